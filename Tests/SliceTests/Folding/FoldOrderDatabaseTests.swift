@@ -204,12 +204,7 @@ import Testing
         }
         let owner = try await TestDatabase.connect()
         for story in stories { try await Self.submit(story, on: owner) }
-        // Whatever comes is about a month that is closed.
-        _ = try await owner.execute(
-            """
-            INSERT INTO repricer.closed_months (month, closed_at)
-            SELECT m, now() FROM generate_series(date '2024-01-01', '2028-12-01', interval '1 month') AS m
-            """)
+        _ = try await owner.execute(Self.closedMonths)
         var random = StoryRandom(seed: 9)
         let pieces = stories.flatMap { ArrivalOrder($0.events, random: &random).pieces }
             .shuffled(using: &random)
@@ -311,6 +306,12 @@ import Testing
         UPDATE repricer.change_figures SET outcome = NULL RETURNING 1
         """,
     ]
+
+    /// Whatever comes is about a month that is closed.
+    private static let closedMonths: SQL = """
+        INSERT INTO repricer.closed_months (month, closed_at)
+        SELECT m, now() FROM generate_series(date '2024-01-01', '2028-12-01', interval '1 month') AS m
+        """
 
     /// Errors in what is kept of the figures of closed months.
     private static let closedFaults: [SQL] = [
