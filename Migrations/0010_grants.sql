@@ -7,11 +7,12 @@
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA repricer FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA report FROM PUBLIC;
 
--- Only members of the three roles connect, the owner and superusers apart. This right belongs to the database and not
+-- Only members of the three roles connect, the owner and superusers apart, and nobody else makes temporary tables, which would
+-- fill the disk. This right belongs to the database and not
 -- to its schema, like the setting below: no dump carries them, and a copy of the database has them not.
 DO $connect$
 BEGIN
-    EXECUTE format('REVOKE CONNECT ON DATABASE %I FROM PUBLIC', current_database());
+    EXECUTE format('REVOKE CONNECT, TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO repricer_pricing, repricer_service, repricer_finance',
         current_database());
     -- PostgreSQL would compile a report for seconds, and on a database without statistics for half a minute, which takes

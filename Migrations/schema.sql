@@ -8612,6 +8612,10 @@ BEGIN
         ELSE
             RAISE EXCEPTION '% is not partitioned by month', p_table USING ERRCODE = 'invalid_parameter_value';
     END CASE;
+    IF NOT coalesce(isfinite(p_at) AND p_ahead BETWEEN 0 AND 120, false) THEN
+        RAISE EXCEPTION 'months are prepared from an instant on, and 120 ahead at most'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     SELECT array_agg(m ORDER BY m) INTO v_months
         FROM generate_series(date_trunc('month', p_at),
             date_trunc('month', p_at) + p_ahead * interval '1 month', interval '1 month') m

@@ -38,8 +38,8 @@ package enum MigrationError: Error, Sendable, Equatable {
 package struct MissingRight: Sendable, Equatable {
     /// What is missing, in words.
     package let missing: String
-    /// The statement by which a superuser grants it.
-    package let statement: String
+    /// The statement by which a superuser grants it; nil where none should.
+    package let statement: String?
 }
 
 extension MigrationError: CustomStringConvertible {
@@ -87,10 +87,16 @@ extension MigrationError: CustomStringConvertible {
             "migrations.database: \(error)"
         case .lacksRights(let rights):
             "migrations.rights: this database user lacks "
-                + rights.map(\.missing).joined(separator: ", and ")
-                + "; nothing was changed. As a superuser of the database: "
-                + rights.map { $0.statement + ";" }.joined(separator: " ")
+                + rights.map(\.missing).joined(separator: ", and ") + "; nothing was changed"
+                + Self.granted(by: rights.compactMap(\.statement))
         }
+    }
+
+    private static func granted(by statements: [String]) -> String {
+        statements.isEmpty
+            ? ""
+            : ". As a superuser of the database: "
+                + statements.map { $0 + ";" }.joined(separator: " ")
     }
 
     private static func held(by holders: [String]) -> String {

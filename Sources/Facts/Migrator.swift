@@ -152,7 +152,7 @@ package struct Migrator: Sendable {
         let rights = SchemaQueries.missingRights(makingRoles: makingRoles)
         let missing = try await connection.query(rights).map { row in
             MissingRight(
-                missing: try row.text("missing"), statement: try row.text("statement"))
+                missing: try row.text("missing"), statement: try row.textOrNil("statement"))
         }
         guard missing.isEmpty else { throw MigrationError.lacksRights(missing) }
     }

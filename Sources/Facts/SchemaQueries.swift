@@ -57,10 +57,17 @@ enum SchemaQueries {
             ) AS m (is_missing, missing, statement)
         WHERE me.rolname = current_user AND d.datname = current_database() AND NOT me.rolsuper AND m.is_missing
         UNION ALL
-        SELECT format('ownership of the schema %I, which %I made', n.nspname, owner.rolname),
-            format('GRANT %I TO %I', owner.rolname, current_user)
+        -- A member of a superuser would be one.
+        SELECT format('ownership of the schema %I, which %I made%s', n.nspname, owner.rolname,
+                CASE WHEN owner.rolsuper THEN format(' (run it as %I, who is a superuser)', owner.rolname) ELSE '' END),
+            CASE WHEN NOT owner.rolsuper THEN format('GRANT %I TO %I', owner.rolname, current_user) END
         FROM pg_namespace n JOIN pg_roles owner ON owner.oid = n.nspowner
         WHERE n.nspname IN ('repricer', 'report') AND NOT pg_has_role(n.nspowner, 'USAGE')
+        UNION ALL
+        SELECT format('a database of the encoding UTF8: %I has %s', d.datname, pg_encoding_to_char(d.encoding)),
+            'CREATE DATABASE repricer TEMPLATE template0 ENCODING ''UTF8'''
+        FROM pg_database d
+        WHERE d.datname = current_database() AND pg_encoding_to_char(d.encoding) <> 'UTF8'
         """
     }
 

@@ -94,7 +94,13 @@ package actor PostgresConnection {
     private static func checkSyntax(_ conninfo: String) throws(PostgresError) {
         guard !conninfo.utf8.contains(0) else { throw .nulInText }
         let isURI = conninfo.hasPrefix("postgresql://") || conninfo.hasPrefix("postgres://")
-        guard isURI || conninfo.contains("=") else { return }
+        guard isURI || conninfo.contains("=") else {
+            // libpq takes it for the name of a database, and tells it to everybody where there is none.
+            guard conninfo.contains(where: { "/:@".contains($0) }) else { return }
+            throw PostgresError(
+                .badConnectionString,
+                "it is neither a URI (postgresql://USER@HOST/DATABASE) nor key=value pairs")
+        }
         guard let parsed = PQconninfoParse(conninfo, nil) else {
             // libpq's own message may quote the password, so it is dropped.
             throw PostgresError(

@@ -162,6 +162,51 @@ import Testing
         #expect(closed.messages.contains("GRANT repricer_finance"))
     }
 
+    /// A standby, or a primary that was demoted: whoever writes is told where to go, and reports are read.
+    @Test func database_thatIsReadOnly_isNamedAsThat() async throws {
+        func settings(_ name: String, _ role: String) async throws -> [String: String] {
+            let url = try await TestDatabase.login(name, memberOf: [role])
+            return [
+                "REPRICER_DATABASE_URL": url + "&options=-c%20default_transaction_read_only%3Don"
+            ]
+        }
+        let ana = try await settings("ana", "repricer_pricing")
+        let fiona = try await settings("fiona", "repricer_finance")
+
+        let pricing = await run("config", "check", "--for", "pricing", environment: ana)
+        let finance = await run("config", "check", "--for", "finance", environment: fiona)
+        let pause = await run("pause", "--all", "--reason", "x", environment: ana)
+        let report = await run("report", "batch_summary", environment: fiona)
+
+        #expect(pricing.code == .unavailable)
+        #expect(pricing.messages.contains("names a database that is read-only"))
+        #expect(finance.code == .done, "\(finance.messages)")
+        #expect(pause.code == .unavailable)
+        #expect(pause.messages.contains("the database is read-only: it is a standby"))
+        #expect(pause.messages.contains("target_session_attrs=read-write"))
+        #expect(report.code == .done, "\(report.messages)")
+    }
+
+    /// libpq takes what is neither form for the name of a database, and prints it.
+    @Test(arguments: ["postgres//ana:s3cret@db/repricer", "jdbc:postgresql://db/repricer"])
+    func database_ofATextThatIsNoConnectionString_isRefusedUnprinted(text: String) async {
+        let outcome = await run("status", environment: ["REPRICER_DATABASE_URL": text])
+
+        #expect(outcome.code == .failed)
+        #expect(outcome.messages.contains("neither a URI"))
+        #expect(!outcome.messages.contains("db/repricer"))
+    }
+
+    /// Waiting helps nobody whose setting is wrong.
+    @Test(arguments: ["sslmode=bogus", "port=abc", "target_session_attrs=bogus"])
+    func database_ofAWordThatLibpqDoesNotKnow_isASettingThatIsWrong(pair: String) async {
+        let outcome = await run(
+            "status", environment: ["REPRICER_DATABASE_URL": "host=/nowhere \(pair)"])
+
+        #expect(outcome.code == .failed, "\(outcome.messages)")
+        #expect(outcome.messages.contains("REPRICER_DATABASE_URL cannot be used: invalid"))
+    }
+
     /// What a schema of another release says of app and users may mean something else.
     @Test func configCheck_besideASchemaForNewerPrograms_saysNothingOfWhatIsInIt() async throws {
         let owner = try await TestDatabase.connect()

@@ -54,6 +54,44 @@ import Testing
         #expect(again.messages.contains("is there already"))
     }
 
+    /// Two that begin at once, of which one may be of another month: the file is that of the one that says so.
+    @Test func exports_toOneFileAtOnce_disturbNoneOfThem() async throws {
+        let bench = try EvidenceCommandTests.Bench()
+        let (path, lines, _) = try await Self.exported(bench)
+        let shared = bench.folder.path + "/shared.ndjson"
+
+        let outcomes = await withTaskGroup(of: Outcome.self) { group in
+            for _ in 1...6 {
+                group.addTask {
+                    await bench.run(
+                        "evidence", "export", "--month", "2026-01", shared, at: Self.january.end)
+                }
+            }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+
+        let done = outcomes.filter { $0.code == .done }
+        #expect(done.count == 1)
+        #expect(outcomes.filter { $0.messages.contains("is there already") }.count == 5)
+        let head = try #require(done.first?.output.firstMatch(of: /head ([0-9a-f]{64})/))
+        let verified = await Self.verify(bench, shared, "--head", String(head.1))
+        #expect(verified.code == .done, "\(verified.messages)")
+        let text = try String(contentsOfFile: shared, encoding: .utf8)
+        #expect(text.split(separator: "\n").count == lines.count)
+        let left = try FileManager.default.contentsOfDirectory(atPath: bench.folder.path)
+        #expect(left.filter { $0.hasSuffix(".part") } == [])
+        let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions]
+        #expect(mode as? Int == 0o600)
+    }
+
+    @Test func verify_withoutAHead_saysWhatItCannotSee() async throws {
+        let bench = try EvidenceCommandTests.Bench()
+        let (path, _, head) = try await Self.exported(bench)
+
+        #expect(await Self.verify(bench, path).messages.contains("without --head"))
+        #expect(await !Self.verify(bench, path, "--head", head).messages.contains("without --head"))
+    }
+
     /// A month may have millions, and a person wants to know that it goes on.
     @Test func exportAndVerify_onATerminal_showHowFarTheyAre() async throws {
         let bench = try EvidenceCommandTests.Bench()

@@ -39,6 +39,22 @@ import Testing
                 == "can be read by others (mode \(String(mode, radix: 8)))")
     }
 
+    /// Read as text, all of them would become the same secret.
+    @Test(arguments: [[0xff, 0xfe, 0x41] as [UInt8], [0x41, 0x00, 0x42], [0xc3, 0x28]])
+    func token_ofBytesThatAreNoText_isRefused(bytes: [UInt8]) throws {
+        let path = try ScratchFolder().path + "/token"
+        try FileManager.default.createDirectory(
+            atPath: String(path.dropLast(6)), withIntermediateDirectories: true)
+        #expect(
+            FileManager.default.createFile(
+                atPath: path, contents: Data(bytes), attributes: [.posixPermissions: 0o600]))
+
+        let fault = #expect(throws: ConfigurationFault.self) {
+            try SecretFile.readToken(path, of: .forwarderTokenFile)
+        }
+        #expect(fault?.problems.first?.wrong.contains("no text") == true)
+    }
+
     /// systemd lets a service in by an access control list, which looks like a right of the group.
     @Test(arguments: [
         (0o440, "", true), (0o400, "", true), (0o444, "", false), (0o460, "", false),

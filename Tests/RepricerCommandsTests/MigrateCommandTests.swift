@@ -29,6 +29,46 @@ import Testing
         #expect(!after.output.contains("pending"))
     }
 
+    @Test func migrate_ofADatabaseThatIsNotUTF8_appliesNothing() async throws {
+        let admin = try await TestDatabase.connect()
+        let name = "latin_\(UInt32.random(in: .min ... .max))"
+        try await admin.script(
+            "CREATE DATABASE \(name) TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        let url = TestDatabase.url.replacing(/\/\/\/[^?]+/, with: "///\(name)")
+
+        let outcome = await run(
+            "migrate", "--migrations", RepositoryFiles.path("Migrations"),
+            environment: ["REPRICER_DATABASE_URL": url])
+        try await admin.script("DROP DATABASE \(name)")
+        await admin.close()
+
+        #expect(outcome.code == .approvalNeededOrRefused)
+        #expect(outcome.output.isEmpty)
+        #expect(
+            outcome.messages.contains("a database of the encoding UTF8: \(name) has LATIN1"),
+            "\(outcome.messages)")
+    }
+
+    /// It binds the database for good: a word that is wrong is not taken for none.
+    @Test(arguments: [
+        ("REPRICER_ENVIRONMENT", "production"), ("REPRICER_BUNDLE_ID", "a b"),
+        ("REPRICER_CLOCK", "abc"),
+    ])
+    func migrate_withASettingThatIsWrong_appliesNothing(variable: String, value: String)
+        async throws
+    {
+        let environment = [
+            "REPRICER_DATABASE_URL": try await TestDatabase.makeEmptyDatabase(), variable: value,
+        ]
+
+        let outcome = await run(
+            "migrate", "--migrations", RepositoryFiles.path("Migrations"), environment: environment)
+
+        #expect(outcome.code == .failed)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.messages.contains("\(variable): "))
+    }
+
     /// A right of the database, which no clone has: so it is asked of one that was migrated.
     @Test func migrate_ofAnEmptyDatabase_letsOnlyMembersConnect() async throws {
         let url = try await TestDatabase.makeEmptyDatabase()
@@ -53,6 +93,25 @@ import Testing
         #expect(stranger.code == .approvalNeededOrRefused)
         #expect(stranger.messages.contains("permission denied for database"))
         #expect(stranger.messages.contains("needs GRANT repricer_pricing"))
+    }
+
+    /// It would fill the disk, and no retention would empty it.
+    @Test(arguments: ["TEMPORARY TABLE t", "TABLE t", "TABLE report.t", "SCHEMA s"])
+    func finance_makesNoTable(what: String) async throws {
+        let url = try await TestDatabase.makeEmptyDatabase()
+        _ = await run(
+            "migrate", "--migrations", RepositoryFiles.path("Migrations"),
+            environment: ["REPRICER_DATABASE_URL": url])
+        _ = try await TestDatabase.login("fiona", memberOf: ["repricer_finance"])
+        let fiona = try await PostgresConnection.connect(
+            url.replacing("user=postgres", with: "user=\(TestDatabase.loginName("fiona"))"),
+            applicationName: "test")
+
+        let error = await #expect(throws: PostgresError.self) {
+            try await fiona.script("CREATE \(what)\(what.hasSuffix("t") ? " (a integer)" : "")")
+        }
+        await fiona.close()
+        #expect(error?.sqlState == .insufficientPrivilege, "\(String(describing: error))")
     }
 
     /// Whoever reads a report by plain SQL has a session that no product has set up.
@@ -122,7 +181,9 @@ import Testing
         #expect(
             outcome.messages.contains("ownership of the schema repricer, which postgres made"),
             "\(outcome.messages)")
-        #expect(outcome.messages.contains("GRANT postgres TO \(name);"))
+        // A member of a superuser would be one.
+        #expect(outcome.messages.contains("run it as postgres, who is a superuser"))
+        #expect(!outcome.messages.contains("GRANT postgres"))
         #expect(!outcome.messages.contains("repricer_pricing"))
     }
 

@@ -80,7 +80,8 @@ package struct NotificationStore: Sendable {
             }
             return isClosed ? "the database is read-only" : schema.obstacle()
         } catch {
-            return "the database is away: \((error as? PostgresError).map(reason) ?? "\(error)")"
+            // Whoever reaches the port may read it, so it names neither host nor user. Logs do.
+            return "the database is away: \((error as? PostgresError)?.description ?? "\(error)")"
         }
     }
 

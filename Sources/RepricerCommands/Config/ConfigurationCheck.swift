@@ -123,6 +123,10 @@ struct ConfigurationCheck: Sendable {
                     Result(name: "database", found: "connected", problems: []), reports(areOpen),
                 ]
             }
+            guard try await !isReadOnly(connection) else {
+                await connection.close()
+                return [Self.readOnly]
+            }
             let schema = try await schemaState(connection)
             let problem = SchemaCheck.problem(schema)
             let bound =
@@ -171,6 +175,15 @@ struct ConfigurationCheck: Sendable {
             } ?? "none yet; the first program that writes binds it",
             problems: AppCheck.problem(configuration, bound).map { [$0] } ?? [])
     }
+
+    /// Reports can be read there, and nothing else be done.
+    private static let readOnly = Result(
+        name: "database", found: nil,
+        problems: [
+            ConfigurationProblem(
+                Variable.databaseURL.rawValue, "names a database that is read-only",
+                remedy: CommandFailure.writableRemedy)
+        ], isAway: true)
 
     /// `serve` would end at once with such a user.
     private static func noRights(_ table: String) -> ConfigurationProblem {

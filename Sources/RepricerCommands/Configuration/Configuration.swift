@@ -101,6 +101,14 @@ package struct Configuration: Sendable {
         guard found.isEmpty else { throw ConfigurationFault(problems: found) }
     }
 
+    /// Throws every problem with those of the variables that are set. A command names those that it can do without.
+    func checkIfSet(_ variables: Variable...) throws(ConfigurationFault) {
+        let found = problems.filter { problem in
+            problem.source != nil && variables.contains { $0.rawValue == problem.subject }
+        }
+        guard found.isEmpty else { throw ConfigurationFault(problems: found) }
+    }
+
     /// A value that `check` has found present.
     func required<Value>(
         _ value: Value?, _ variable: Variable

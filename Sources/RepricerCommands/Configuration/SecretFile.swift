@@ -49,7 +49,15 @@ enum SecretFile {
         guard count <= bytesMax else {
             throw Fault(wrong: "\(path) is larger than 64 KiB", remedy: "name the right file")
         }
-        return String(decoding: bytes.prefix(count), as: UTF8.self)
+        // Bytes that are no text would all become the same replacement, and wrong ones pass for right ones.
+        guard let text = String(validating: bytes.prefix(count), as: UTF8.self),
+            !text.contains("\0")
+        else {
+            throw Fault(
+                wrong: "\(path) holds bytes that are no text",
+                remedy: "write letters and digits, as `openssl rand -hex 32` makes them")
+        }
+        return text
     }
 
     /// The App Store key (`AuthKey_….p8`).

@@ -7,6 +7,10 @@ extension CommandFailure {
         "password authentication failed", "no password supplied",
     ]
 
+    static let writableRemedy =
+        "it is a standby, or no primary any more; name the primary in REPRICER_DATABASE_URL, or several hosts and "
+        + "target_session_attrs=read-write"
+
     /// What a database error means to the person at the terminal.
     init(database error: PostgresError) {
         switch error.code {
@@ -16,6 +20,8 @@ extension CommandFailure {
                 .approvalNeededOrRefused,
                 "\(error.saidByLibpq); the database user needs GRANT repricer_pricing, repricer_service or "
                     + "repricer_finance; `migrate` is for the database's owner")
+        case .cannotConnect where error.saidByLibpq.hasPrefix("invalid "):
+            self.init(.failed, "REPRICER_DATABASE_URL cannot be used: \(error.saidByLibpq)")
         case .cannotConnect where error.saidByLibpq.hasSuffix(" does not exist"):
             self.init(
                 .unavailable,
@@ -56,6 +62,8 @@ extension CommandFailure {
         let state = error.sqlState ?? SQLState("XX000")
         if error.isConnectionLoss || state.isInsufficientResources {
             self.init(.unavailable, "the database is away: \(said); try again")
+        } else if state == .readOnlyTransaction {
+            self.init(.unavailable, "the database is read-only: \(Self.writableRemedy)")
         } else if state == .programTooOld {
             self.init(.failed, said)
         } else if state == .insufficientPrivilege

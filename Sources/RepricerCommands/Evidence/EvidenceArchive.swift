@@ -50,19 +50,24 @@ extension Commands {
                     "\(try configuration.required(configuration.environment, .environment))",
                 exportedAt: Instant(milliseconds: clock.nowMilliseconds()).text))
         let range = start.milliseconds..<start.advanced(byMonths: 1).milliseconds
-        let dependencies = invocation.dependencies
         let bar = invocation.progressBar
         defer { bar.clear() }
+        // It is written under a name of its own until it is whole: whoever exports to the same file disturbs nobody.
+        let part = "\(path).\(String(UInt64.random(in: .min ... .max), radix: 16)).part"
+        defer { unlink(part) }
         let (count, head) = try await invocation.withPool(configuration) { pool in
             try await checkThatItEnded(text, range.upperBound, by: clock, pool)
             try await checkThatItStands(text, range, pool)
-            // It is written under another name until it is whole.
-            return try await export(range, writer, to: path + ".part", bar, dependencies, pool)
+            return try await export(range, writer, to: part, bar, pool)
         }
         bar.clear()
-        guard rename(path + ".part", path) == 0 else {
+        // Unlike `rename` it replaces no file.
+        guard link(part, path) == 0 else {
             throw CommandFailure(
-                .failed, "\(path) cannot be written: \(String(cString: strerror(errno)))")
+                errno == EEXIST ? .inputRejected : .failed,
+                errno == EEXIST
+                    ? "\(path) is there already: somebody else exported to it meanwhile; name another file"
+                    : "\(path) cannot be written: \(String(cString: strerror(errno)))")
         }
         try invocation.print(
             json: ["month": text, "file": path, "notifications": count, "head": head],
@@ -114,11 +119,11 @@ extension Commands {
     /// how many notifications there are, and the last hash.
     private static func export(
         _ month: Range<Int64>, _ writer: EvidenceFile.Writer, to path: String, _ bar: ProgressBar,
-        _ dependencies: Dependencies, _ pool: PostgresPool
+        _ pool: PostgresPool
     ) async throws -> (count: Int, head: String) {
         try await pool.withTransaction(.repeatableRead) { connection in
             var writer = writer
-            let file = try OutputFile(path: path, dependencies: dependencies)
+            let file = try OutputFile(new: path)
             try file.write(writer.firstLine)
             var after = ""
             var count = 0
@@ -140,7 +145,7 @@ extension Commands {
                 after = end
             }
             try file.write(writer.lastLine())
-            try file.flush()
+            try file.keep()
             return (count, writer.head)
         }
     }
@@ -207,6 +212,11 @@ extension Commands {
             tell(lines.number, "the last hash is another than --head: the file was written anew")
         }
         bar.clear()
+        if head == nil {
+            invocation.note(
+                "without --head nobody sees a file that was written anew: give the hash that the export printed"
+            )
+        }
         try invocation.print(
             json: [
                 "file": path, "month": reader.head?.month, "notifications": notifications,

@@ -28,6 +28,7 @@ extension Commands {
         let text = try invocation.arguments.required(keep)
         let months = try RetentionTime.months(text)
         let configuration = try invocation.configuration()
+        try configuration.checkIfSet(.bundleID, .environment)
         let clock = try await configuration.makeClock(dependencies: invocation.dependencies)
         let now = Instant(milliseconds: clock.nowMilliseconds())
         let horizon = now.advanced(byMonths: -months).milliseconds
@@ -54,7 +55,7 @@ extension Commands {
         }
         try invocation.print(
             json: result.json(keep: text) + rest.json(), result.text() + rest.text())
-        if result.isEmpty && !invocation.isJSON {
+        if result.isEmpty && rest.isEmpty && !invocation.isJSON {
             invocation.note("nothing ended before \(horizon.instantText)")
         }
         for line in result.keptLines() + rest.keptLines() { dependencies.say(line) }

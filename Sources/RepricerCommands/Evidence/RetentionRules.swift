@@ -147,6 +147,8 @@ struct RuleRun {
         ]
     }
 
+    var isEmpty: Bool { outcomes.isEmpty && rows.allSatisfy { $0.count == 0 } }
+
     func text() -> String {
         var text = outcomes.isEmpty ? "" : "\n" + outcomes.table(Self.columns)
         if !isDry {

@@ -54,6 +54,17 @@ final class OutputFile {
         }
     }
 
+    /// Makes a file that nobody had before, and that its owner alone may read.
+    init(new path: String) throws {
+        self.path = path
+        descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+        sink = .descriptor(descriptor)
+        guard descriptor >= 0 else {
+            throw CommandFailure(
+                .failed, "\(path) cannot be written: \(String(cString: strerror(errno)))")
+        }
+    }
+
     deinit {
         if descriptor >= 0 { close(descriptor) }
     }
@@ -61,6 +72,15 @@ final class OutputFile {
     func write(_ text: String) throws {
         buffer += text
         if buffer.utf8.count >= Self.bufferBytes { try flush() }
+    }
+
+    /// Returns when the file is on the disk.
+    func keep() throws {
+        try flush()
+        guard fsync(descriptor) == 0 else {
+            throw CommandFailure(
+                .failed, "\(path) cannot be kept: \(String(cString: strerror(errno)))")
+        }
     }
 
     /// Writes what is buffered. It must be called at the end.

@@ -26,6 +26,8 @@ extension Commands {
             """
     ) { invocation in
         let configuration = try invocation.configuration()
+        // What it binds the database to is for ever: a misspelt environment must not pass for none.
+        try configuration.checkIfSet(.bundleID, .environment, .clock)
         var (migrator, folder) = try migrator(invocation, configuration)
         if let text = invocation.arguments[patience] {
             guard let patience = Span.duration(text) else {

@@ -12,6 +12,8 @@ extension Commands {
         choices: ["scheduler", "receiver"])
     /// Lanes, projector, canceller, extender, reconciler, webhooks, receiver, and two to spare.
     private static let connections = 16
+    /// The connections of the receiver, of the client, of the database and of the pages, and what else is open.
+    private static let filesMin: UInt64 = 700
     /// A replica whose machine stands still in the middle of a transaction loses its locks after this time. It is shorter
     /// than a drain, so that nobody who waits for such a lock ends with calls that are not stored.
     private static let frozenAfter: Duration = .seconds(5)
@@ -39,6 +41,13 @@ extension Commands {
         if part != "receiver" { needed += Live.scheduling }
         if part != "scheduler" { needed += Live.receiving }
         try configuration.check(needed)
+        let files = OpenFiles.raiseLimit()
+        guard files >= filesMin else {
+            throw CommandFailure(
+                .failed,
+                "this process may open \(files) files, and needs \(filesMin); raise the limit (LimitNOFILE=, or ulimit -n)"
+            )
+        }
         let live = try await Live(invocation, configuration)
         let pool = DatabasePool(
             conninfo: configuration.databaseConninfo, applicationName: "repricer serve",
