@@ -316,8 +316,6 @@ COMMENT ON COLUMN repricer.money_entries.explained_as IS
     'Why the charge is as it is; null: it has an exception, or no change of ours is about it.';
 COMMENT ON COLUMN repricer.money_entries.uplift_milliunits IS
     'By how much more the renewal brought than at the old price: on the first line of a charge at the price of its change.';
-COMMENT ON COLUMN repricer.money_entries.uplift_milliunits IS
-    'By how much more the renewal brought than at the old price: on the first line of a charge at the price of its change.';
 COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
 COMMENT ON COLUMN repricer.money_entries.correction IS
     '0: as it was first told. Later ones are differences: all of a line add up to what is known.';

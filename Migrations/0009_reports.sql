@@ -467,8 +467,8 @@ ALTER TABLE repricer.running_moves ALTER COLUMN batch_id SET STATISTICS 0;
 
 -- The marks, for reports that leave out what is marked. PostgreSQL takes the table of marks for empty, as it nearly always is when
 -- statistics of it are made, and would compare each row with each mark while there are many. What a function returns it takes
--- for as many rows as the function says, and makes a hash table of it. Where that says many more, it reads whole tables in the
--- order of their keys instead, which takes ten times as long.
+-- for as many rows as the function says, and makes a hash table of it. With a larger number it would read whole tables in the
+-- order of their keys, which takes ten times as long.
 CREATE FUNCTION repricer.marked_subscriptions() RETURNS SETOF text LANGUAGE sql STABLE SECURITY DEFINER PARALLEL SAFE
     ROWS 2000 SET search_path = repricer, pg_temp AS $$
 SELECT original_transaction_id FROM stale_figures
@@ -515,25 +515,30 @@ LEFT JOIN (
     WHERE NOT n.is_added_seat ORDER BY g.stands DESC, n.purchased_at DESC, n.transaction_id DESC LIMIT 1) o ON true
 $$;
 
+-- What a charge would have brought at the old price: of one that was refunded in part, the part that was kept.
+CREATE FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text)
+    RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+SELECT CASE WHEN p_refunded = 0 AND p_quantity = 1 THEN p_old
+    WHEN p_refunded = 0 THEN repricer.fitting(p_old::numeric * p_quantity,
+        'the seats of transaction ' || p_transaction || ', at the old price,')
+    ELSE repricer.fitting(round(p_old::numeric * (p_price * p_quantity - p_refunded) / p_price),
+        'the seats of transaction ' || p_transaction || ', at the old price,') END
+$$;
+
 -- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
 -- A later change back to the same price takes the later renewals. Renewals under any name of the item count alike. An undo
 -- sets no price of its own: its renewals stay under the change that set it. Of one that was refunded in part the part that
 -- was kept counts, at the old price too; one that was refunded in full brought nothing.
 CREATE VIEW repricer.charged_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.purchased_at,
-    CASE WHEN h.refunded_milliunits = 0 AND h.quantity = 1 THEN c.current_price_milliunits
-        WHEN h.refunded_milliunits = 0 THEN repricer.fitting(c.current_price_milliunits::numeric * h.quantity,
-            'the seats of transaction ' || h.transaction_id || ', at the old price,')
-        ELSE repricer.fitting(round(c.current_price_milliunits::numeric
-            * (h.price_milliunits * h.quantity - h.refunded_milliunits) / h.price_milliunits),
-            'the seats of transaction ' || h.transaction_id || ', at the old price,') END AS old_price_milliunits,
+    repricer.at_old_price(c.current_price_milliunits, h.price_milliunits, h.quantity, h.refunded_milliunits, h.transaction_id)
+        AS old_price_milliunits,
     h.price_milliunits * h.quantity - h.refunded_milliunits AS price_milliunits,
     -- What was kept of it without tax; null where not all of that is signed.
     (SELECT CASE WHEN bool_and(e.tax_exclusive_milliunits IS NOT NULL) THEN sum(e.tax_exclusive_milliunits)::bigint END
         FROM repricer.money_entries e
         WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-            AND e.sku = h.sku AND e.currency = h.currency) AS tax_exclusive_milliunits,
-    h.sku, h.currency
+            AND e.sku = h.sku AND e.currency = h.currency) AS tax_exclusive_milliunits
 FROM repricer.price_changes c
 JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
     AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
@@ -568,7 +573,18 @@ SELECT c.original_transaction_id, c.bucket, h.transaction_id, h.sku, h.purchased
     h.currency, h.storefront, h.refunded_milliunits, c.batch_id, c.change_id,
     CASE WHEN h.currency = c.currency THEN CASE WHEN t.is_in_effect THEN c.new_price_milliunits ELSE c.current_price_milliunits END
     END AS expected_milliunits,
-    CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception
+    CASE WHEN w.exception IS NULL THEN w.explained_as END AS explained_as, w.exception,
+    -- As charged_renewals counts it.
+    CASE WHEN t.is_in_effect AND h.currency = c.currency AND h.price_milliunits = c.new_price_milliunits
+            AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
+            AND (a.is_alone OR NOT EXISTS (
+                SELECT FROM repricer.price_changes n
+                WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
+                    AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku)
+                    AND n.state = 'effective' AND n.undoes_change_id IS NULL AND n.effective_at <= h.purchased_at
+                    AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id)))
+        THEN h.price_milliunits * h.quantity - h.refunded_milliunits - repricer.at_old_price(c.current_price_milliunits,
+            h.price_milliunits, h.quantity, h.refunded_milliunits, h.transaction_id) END AS uplift_milliunits
 FROM repricer.price_changes c
 -- Most changes are the only one of their subscription, and need not be compared with others charge by charge.
 CROSS JOIN LATERAL (
@@ -702,7 +718,8 @@ CROSS JOIN LATERAL (
                             AND (p.refunded_milliunits = 0
                                 OR p.refunded_milliunits < p.price_milliunits * p.quantity))))) AS is_back) e
 ) w
-WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AND c.undoes_change_id IS NULL
+-- From the first call on that may have reached the App Store.
+WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) AND c.undoes_change_id IS NULL
     AND c.state NOT IN ('ineligible', 'missed', 'aborted')
     -- What the App Store refused explains nothing. But a renewal above the old price, or at the price that was refused, has to
     -- be looked at where no other change is about it, and the customer has not bought it at that price since.
@@ -720,7 +737,7 @@ WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AN
             SELECT FROM repricer.price_changes n
             WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
                 AND (h.sku = n.sku OR h.sku = n.current_sku OR h.sku = ANY (n.former_skus))
-                AND h.purchased_at >= coalesce(n.sent_at, n.doubtful_since, n.scheduled_at)
+                AND h.purchased_at >= coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at)
                 AND (n.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
                     OR n.state = 'rejected' AND (n.sent_at, n.change_id) > (c.sent_at, c.change_id))
             OFFSET 0)))
@@ -729,7 +746,7 @@ WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AN
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
             AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku) AND n.undoes_change_id IS NULL
             AND n.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
-            AND h.purchased_at >= coalesce(n.sent_at, n.doubtful_since, n.scheduled_at)
+            AND h.purchased_at >= coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at)
             AND (n.state = 'effective' AND n.effective_at <= h.purchased_at
                     AND n.new_price_milliunits = h.price_milliunits AND n.currency = h.currency
                     AND NOT EXISTS (
@@ -739,7 +756,7 @@ WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AN
                             AND coalesce(y.current_sku, y.sku) = coalesce(n.current_sku, n.sku)
                             AND y.effective_at <= h.purchased_at
                             AND (y.effective_at, y.change_id) > (n.effective_at, n.change_id)),
-                coalesce(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id)
+                coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at), n.change_id)
                 > (t.is_in_effect AND c.new_price_milliunits = h.price_milliunits AND c.currency = h.currency
                     AND NOT EXISTS (
                         SELECT FROM repricer.price_changes y
@@ -748,7 +765,7 @@ WHERE h.purchased_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) AN
                             AND coalesce(y.current_sku, y.sku) = coalesce(c.current_sku, c.sku)
                             AND y.effective_at <= h.purchased_at
                             AND (y.effective_at, y.change_id) > (c.effective_at, c.change_id)),
-                coalesce(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)
+                coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)
         OFFSET 0));
 COMMENT ON VIEW repricer.explained_charges IS
     'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
@@ -1463,25 +1480,18 @@ BEGIN
         FROM live_change_figures f
         LEFT JOIN outcomes o ON o.original_transaction_id = f.original_transaction_id AND o.change_id = f.change_id
         WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
-    WITH renewals AS MATERIALIZED (
-        SELECT r.original_transaction_id, r.change_id, r.transaction_id, r.sku, r.price_milliunits - r.old_price_milliunits AS uplift
-        FROM charged_renewals r WHERE r.original_transaction_id = ANY (v_ids)
-    ), charged AS MATERIALIZED (
-        -- A renewal that brought an uplift is explained by the change that it was charged for, and by no other.
-        SELECT x.*, r.uplift FROM explained_charges x
-        LEFT JOIN renewals r ON r.original_transaction_id = x.original_transaction_id AND r.change_id = x.change_id
-            AND r.transaction_id = x.transaction_id AND r.sku = x.sku
-        WHERE x.original_transaction_id = ANY (v_ids)
+    WITH charged AS MATERIALIZED (
+        SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
     ), explained AS (
         UPDATE money_entries e SET change_id = x.change_id, batch_id = x.batch_id, explained_as = x.explained_as,
             uplift_milliunits = CASE WHEN e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = x.purchased_at
-                AND e.currency = x.currency THEN x.uplift END
+                AND e.currency = x.currency THEN x.uplift_milliunits END
         FROM charged x
         WHERE e.original_transaction_id = x.original_transaction_id AND e.bucket = x.bucket
             AND e.transaction_id = x.transaction_id AND e.sku = x.sku
             AND (e.change_id, e.batch_id, e.explained_as, e.uplift_milliunits) IS DISTINCT FROM (x.change_id, x.batch_id,
                 x.explained_as, CASE WHEN e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = x.purchased_at
-                    AND e.currency = x.currency THEN x.uplift END)
+                    AND e.currency = x.currency THEN x.uplift_milliunits END)
     ), forgotten AS (
         UPDATE money_entries e SET change_id = NULL, batch_id = NULL, explained_as = NULL, uplift_milliunits = NULL
         WHERE e.original_transaction_id = ANY (v_ids) AND e.change_id IS NOT NULL AND NOT EXISTS (
@@ -2255,17 +2265,18 @@ FROM (
     JOIN months m ON e.occurred_at >= m.starts_at AND e.occurred_at < m.ends_at
     UNION ALL
     -- A renewal brings an uplift where the ledger has a line of its charge.
-    SELECT m.month, r.batch_id, r.currency, 'uplift', r.price_milliunits - r.old_price_milliunits
+    SELECT m.month, x.batch_id, x.currency, 'uplift', x.uplift_milliunits
     FROM (
         SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s
         WHERE EXISTS (SELECT FROM repricer.closed_months)) s
     CROSS JOIN LATERAL (
-        SELECT c.* FROM repricer.charged_renewals c WHERE c.original_transaction_id = s.original_transaction_id OFFSET 0) r
-    JOIN months m ON r.purchased_at >= m.starts_at AND r.purchased_at < m.ends_at
+        SELECT c.* FROM repricer.explained_charges c
+        WHERE c.original_transaction_id = s.original_transaction_id AND c.uplift_milliunits IS NOT NULL OFFSET 0) x
+    JOIN months m ON x.purchased_at >= m.starts_at AND x.purchased_at < m.ends_at
     WHERE EXISTS (
         SELECT FROM repricer.money_entries e
-        WHERE e.original_transaction_id = r.original_transaction_id AND e.transaction_id = r.transaction_id AND e.sku = r.sku
-            AND e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = r.purchased_at AND e.currency = r.currency)) f
+        WHERE e.original_transaction_id = x.original_transaction_id AND e.transaction_id = x.transaction_id AND e.sku = x.sku
+            AND e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = x.purchased_at AND e.currency = x.currency)) f
 GROUP BY f.month, f.batch_id, f.currency, f.kind;
 COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
 
@@ -2543,11 +2554,12 @@ WITH subjects AS (
     -- Before the first known charge, it is what the plan knew: the price of each seat.
     SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price,
         -- Until the first charge, where that is moments late.
-        CASE WHEN f.at <= w.renews + interval '1 hour' THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
+        CASE WHEN f.at <= w.renews + f.moments THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
     FROM items i
     CROSS JOIN LATERAL (SELECT i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews) w
     LEFT JOIN (
-        SELECT p.item, min(p.run_begins) AS at FROM paid p WHERE p.stands AND NOT p.is_added_seat GROUP BY p.item) f
+        SELECT DISTINCT ON (p.item) p.item, p.run_begins AS at, least(interval '1 hour', (p.run_ends - p.run_begins) / 10) AS moments
+        FROM paid p WHERE p.stands AND NOT p.is_added_seat ORDER BY p.item, p.run_begins) f
         ON f.item = i.item
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (

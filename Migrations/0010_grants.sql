@@ -7,9 +7,9 @@
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA repricer FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA report FROM PUBLIC;
 
--- Only members of the three roles connect, the owner and superusers apart, and nobody else makes temporary tables, which would
--- fill the disk. This right belongs to the database and not
--- to its schema, like the setting below: no dump carries them, and a copy of the database has them not.
+-- Only members of the three roles connect, the owner and superusers apart, and nobody but those makes temporary tables, which
+-- would fill the disk. These rights belong to the database and not to its schema, like the setting below: no dump carries them,
+-- and a copy of the database has them not.
 DO $connect$
 BEGIN
     EXECUTE format('REVOKE CONNECT, TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());

@@ -581,6 +581,16 @@ $$;
 
 COMMENT ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) IS 'report.batch_summary as it was known at the instant: by what was recorded until then, late news left out.';
 
+CREATE FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+SELECT CASE WHEN p_refunded = 0 AND p_quantity = 1 THEN p_old
+    WHEN p_refunded = 0 THEN repricer.fitting(p_old::numeric * p_quantity,
+        'the seats of transaction ' || p_transaction || ', at the old price,')
+    ELSE repricer.fitting(round(p_old::numeric * (p_price * p_quantity - p_refunded) / p_price),
+        'the seats of transaction ' || p_transaction || ', at the old price,') END
+$$;
+
 CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
     AS $$
@@ -875,7 +885,13 @@ CREATE VIEW repricer.explained_charges AS
             WHEN (w.exception IS NULL) THEN w.explained_as
             ELSE NULL::text
         END AS explained_as,
-    w.exception
+    w.exception,
+        CASE
+            WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+               FROM repricer.price_changes n
+              WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))) THEN (((h.price_milliunits * h.quantity) - h.refunded_milliunits) - repricer.at_old_price(c.current_price_milliunits, h.price_milliunits, h.quantity, h.refunded_milliunits, h.transaction_id))
+            ELSE NULL::bigint
+        END AS uplift_milliunits
    FROM ((((repricer.price_changes c
      CROSS JOIN LATERAL ( SELECT (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes o
@@ -994,18 +1010,18 @@ CREATE VIEW repricer.explained_charges AS
                                   WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
                                    FROM repricer.charges p
                                   WHERE ((p.original_transaction_id = c.original_transaction_id) AND ((p.sku = c.sku) OR (p.sku = c.current_sku) OR (p.sku = ANY (c.former_skus))) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - '00:01:00'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
-  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((c.state <> 'rejected'::text) OR ((c.sent_at IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((c.state <> 'rejected'::text) OR ((c.sent_at IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges b
           WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= c.sent_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND ((n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) OR ((n.state = 'rejected'::text) AND (ROW(n.sent_at, n.change_id) > ROW(c.sent_at, c.change_id)))))
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND ((n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) OR ((n.state = 'rejected'::text) AND (ROW(n.sent_at, n.change_id) > ROW(c.sent_at, c.change_id)))))
          OFFSET 0)))))) AND ((c.state = 'rejected'::text) OR a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes y
-                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes y
-                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
+                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))
          OFFSET 0)))));
 
 COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
@@ -1707,11 +1723,7 @@ CREATE VIEW repricer.charged_renewals AS
     c.change_id,
     h.transaction_id,
     h.purchased_at,
-        CASE
-            WHEN ((h.refunded_milliunits = 0) AND (h.quantity = 1)) THEN c.current_price_milliunits
-            WHEN (h.refunded_milliunits = 0) THEN repricer.fitting(((c.current_price_milliunits)::numeric * (h.quantity)::numeric), (('the seats of transaction '::text || h.transaction_id) || ', at the old price,'::text))
-            ELSE repricer.fitting(round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)), (('the seats of transaction '::text || h.transaction_id) || ', at the old price,'::text))
-        END AS old_price_milliunits,
+    repricer.at_old_price(c.current_price_milliunits, h.price_milliunits, h.quantity, h.refunded_milliunits, h.transaction_id) AS old_price_milliunits,
     ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits,
     ( SELECT
                 CASE
@@ -1719,9 +1731,7 @@ CREATE VIEW repricer.charged_renewals AS
                     ELSE NULL::bigint
                 END AS "case"
            FROM repricer.money_entries e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits,
-    h.sku,
-    h.currency
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits
    FROM (repricer.price_changes c
      JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
@@ -6045,11 +6055,7 @@ CREATE FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) RETU
     c.change_id,
     h.transaction_id,
     h.purchased_at,
-        CASE
-            WHEN ((h.refunded_milliunits = 0) AND (h.quantity = 1)) THEN c.current_price_milliunits
-            WHEN (h.refunded_milliunits = 0) THEN repricer.fitting(((c.current_price_milliunits)::numeric * (h.quantity)::numeric), (('the seats of transaction '::text || h.transaction_id) || ', at the old price,'::text))
-            ELSE repricer.fitting(round((((c.current_price_milliunits)::numeric * (((h.price_milliunits * h.quantity) - h.refunded_milliunits))::numeric) / (h.price_milliunits)::numeric)), (('the seats of transaction '::text || h.transaction_id) || ', at the old price,'::text))
-        END AS old_price_milliunits,
+    repricer.at_old_price(c.current_price_milliunits, h.price_milliunits, h.quantity, h.refunded_milliunits, h.transaction_id) AS old_price_milliunits,
     ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits,
     ( SELECT
                 CASE
@@ -6057,9 +6063,7 @@ CREATE FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) RETU
                     ELSE NULL::bigint
                 END AS "case"
            FROM repricer.money_entries_at(p_at) e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits,
-    h.sku,
-    h.currency
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits
    FROM (repricer.price_changes_at(p_at) c
      JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
@@ -6349,7 +6353,13 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             WHEN (w.exception IS NULL) THEN w.explained_as
             ELSE NULL::text
         END AS explained_as,
-    w.exception
+    w.exception,
+        CASE
+            WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+               FROM repricer.price_changes_at(p_at) n
+              WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))) THEN (((h.price_milliunits * h.quantity) - h.refunded_milliunits) - repricer.at_old_price(c.current_price_milliunits, h.price_milliunits, h.quantity, h.refunded_milliunits, h.transaction_id))
+            ELSE NULL::bigint
+        END AS uplift_milliunits
    FROM ((((repricer.unfrozen_changes_at(p_at) c
      CROSS JOIN LATERAL ( SELECT (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) o
@@ -6468,18 +6478,18 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                                   WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
                                    FROM repricer.charges_at(p_at) p
                                   WHERE ((p.original_transaction_id = c.original_transaction_id) AND ((p.sku = c.sku) OR (p.sku = c.current_sku) OR (p.sku = ANY (c.former_skus))) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - 'PT1M'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
-  WHERE ((h.purchased_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((c.state <> 'rejected'::text) OR ((c.sent_at IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((c.state <> 'rejected'::text) OR ((c.sent_at IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges_at(p_at) b
           WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= c.sent_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND ((n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) OR ((n.state = 'rejected'::text) AND (ROW(n.sent_at, n.change_id) > ROW(c.sent_at, c.change_id)))))
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND ((n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) OR ((n.state = 'rejected'::text) AND (ROW(n.sent_at, n.change_id) > ROW(c.sent_at, c.change_id)))))
          OFFSET 0)))))) AND ((c.state = 'rejected'::text) OR a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) y
-                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(n.sent_at, n.doubtful_since, n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) y
-                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))
+                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))
          OFFSET 0)))))
 $$;
 
@@ -7792,11 +7802,12 @@ WITH subjects AS (
     -- Before the first known charge, it is what the plan knew: the price of each seat.
     SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price,
         -- Until the first charge, where that is moments late.
-        CASE WHEN f.at <= w.renews + interval '1 hour' THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
+        CASE WHEN f.at <= w.renews + f.moments THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
     FROM items i
     CROSS JOIN LATERAL (SELECT i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews) w
     LEFT JOIN (
-        SELECT p.item, min(p.run_begins) AS at FROM paid p WHERE p.stands AND NOT p.is_added_seat GROUP BY p.item) f
+        SELECT DISTINCT ON (p.item) p.item, p.run_begins AS at, least(interval '1 hour', (p.run_ends - p.run_begins) / 10) AS moments
+        FROM paid p WHERE p.stands AND NOT p.is_added_seat ORDER BY p.item, p.run_begins) f
         ON f.item = i.item
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (
@@ -8082,11 +8093,12 @@ WITH subjects AS (
     -- Before the first known charge, it is what the plan knew: the price of each seat.
     SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price,
         -- Until the first charge, where that is moments late.
-        CASE WHEN f.at <= w.renews + interval '1 hour' THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
+        CASE WHEN f.at <= w.renews + f.moments THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
     FROM items i
     CROSS JOIN LATERAL (SELECT i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews) w
     LEFT JOIN (
-        SELECT p.item, min(p.run_begins) AS at FROM paid p WHERE p.stands AND NOT p.is_added_seat GROUP BY p.item) f
+        SELECT DISTINCT ON (p.item) p.item, p.run_begins AS at, least(interval '1 hour', (p.run_ends - p.run_begins) / 10) AS moments
+        FROM paid p WHERE p.stands AND NOT p.is_added_seat ORDER BY p.item, p.run_begins) f
         ON f.item = i.item
     WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
 ), known AS (
@@ -9991,25 +10003,18 @@ BEGIN
         FROM live_change_figures f
         LEFT JOIN outcomes o ON o.original_transaction_id = f.original_transaction_id AND o.change_id = f.change_id
         WHERE f.original_transaction_id = ANY (v_ids) AND f.is_final;
-    WITH renewals AS MATERIALIZED (
-        SELECT r.original_transaction_id, r.change_id, r.transaction_id, r.sku, r.price_milliunits - r.old_price_milliunits AS uplift
-        FROM charged_renewals r WHERE r.original_transaction_id = ANY (v_ids)
-    ), charged AS MATERIALIZED (
-        -- A renewal that brought an uplift is explained by the change that it was charged for, and by no other.
-        SELECT x.*, r.uplift FROM explained_charges x
-        LEFT JOIN renewals r ON r.original_transaction_id = x.original_transaction_id AND r.change_id = x.change_id
-            AND r.transaction_id = x.transaction_id AND r.sku = x.sku
-        WHERE x.original_transaction_id = ANY (v_ids)
+    WITH charged AS MATERIALIZED (
+        SELECT x.* FROM explained_charges x WHERE x.original_transaction_id = ANY (v_ids)
     ), explained AS (
         UPDATE money_entries e SET change_id = x.change_id, batch_id = x.batch_id, explained_as = x.explained_as,
             uplift_milliunits = CASE WHEN e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = x.purchased_at
-                AND e.currency = x.currency THEN x.uplift END
+                AND e.currency = x.currency THEN x.uplift_milliunits END
         FROM charged x
         WHERE e.original_transaction_id = x.original_transaction_id AND e.bucket = x.bucket
             AND e.transaction_id = x.transaction_id AND e.sku = x.sku
             AND (e.change_id, e.batch_id, e.explained_as, e.uplift_milliunits) IS DISTINCT FROM (x.change_id, x.batch_id,
                 x.explained_as, CASE WHEN e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = x.purchased_at
-                    AND e.currency = x.currency THEN x.uplift END)
+                    AND e.currency = x.currency THEN x.uplift_milliunits END)
     ), forgotten AS (
         UPDATE money_entries e SET change_id = NULL, batch_id = NULL, explained_as = NULL, uplift_milliunits = NULL
         WHERE e.original_transaction_id = ANY (v_ids) AND e.change_id IS NOT NULL AND NOT EXISTS (
@@ -10594,31 +10599,37 @@ CREATE VIEW repricer.known_figures AS
              JOIN months m ON (((e.occurred_at >= m.starts_at) AND (e.occurred_at < m.ends_at))))
         UNION ALL
          SELECT m.month,
-            r.batch_id,
-            r.currency,
+            x.batch_id,
+            x.currency,
             'uplift'::text,
-            (r.price_milliunits - r.old_price_milliunits)
+            x.uplift_milliunits
            FROM ((( SELECT DISTINCT s_1.original_transaction_id
                    FROM repricer.stale_figures s_1
                   WHERE (EXISTS ( SELECT
                            FROM repricer.closed_months))) s
-             CROSS JOIN LATERAL ( SELECT c.batch_id,
-                    c.original_transaction_id,
-                    c.change_id,
+             CROSS JOIN LATERAL ( SELECT c.original_transaction_id,
+                    c.bucket,
                     c.transaction_id,
-                    c.purchased_at,
-                    c.old_price_milliunits,
-                    c.price_milliunits,
-                    c.tax_exclusive_milliunits,
                     c.sku,
-                    c.currency
-                   FROM repricer.charged_renewals c
-                  WHERE (c.original_transaction_id = s.original_transaction_id)
-                 OFFSET 0) r)
-             JOIN months m ON (((r.purchased_at >= m.starts_at) AND (r.purchased_at < m.ends_at))))
+                    c.purchased_at,
+                    c.price_milliunits,
+                    c.quantity,
+                    c.currency,
+                    c.storefront,
+                    c.refunded_milliunits,
+                    c.batch_id,
+                    c.change_id,
+                    c.expected_milliunits,
+                    c.explained_as,
+                    c.exception,
+                    c.uplift_milliunits
+                   FROM repricer.explained_charges c
+                  WHERE ((c.original_transaction_id = s.original_transaction_id) AND (c.uplift_milliunits IS NOT NULL))
+                 OFFSET 0) x)
+             JOIN months m ON (((x.purchased_at >= m.starts_at) AND (x.purchased_at < m.ends_at))))
           WHERE (EXISTS ( SELECT
                    FROM repricer.money_entries e
-                  WHERE ((e.original_transaction_id = r.original_transaction_id) AND (e.transaction_id = r.transaction_id) AND (e.sku = r.sku) AND (e.kind = 'charge'::text) AND (e.correction = 0) AND (e.occurred_at = r.purchased_at) AND (e.currency = r.currency))))) f
+                  WHERE ((e.original_transaction_id = x.original_transaction_id) AND (e.transaction_id = x.transaction_id) AND (e.sku = x.sku) AND (e.kind = 'charge'::text) AND (e.correction = 0) AND (e.occurred_at = x.purchased_at) AND (e.currency = x.currency))))) f
   GROUP BY f.month, f.batch_id, f.currency, f.kind;
 
 COMMENT ON VIEW repricer.known_figures IS 'The figures of closed months as they are known now.';
@@ -13410,6 +13421,8 @@ REVOKE ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone,
 GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
 GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;

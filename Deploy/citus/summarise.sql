@@ -17,7 +17,7 @@ DECLARE
     v record;
 BEGIN
     FOR v IN SELECT p.proname, md5(p.prosrc) AS was, k.md5 AS known, p.prosrc ~ 'gathered\.' AS is_ours FROM (VALUES
-            ('summarise_figures', '24bffd9a16227912d415842b95e28a08'), ('keep_moves', 'ce609f7cfc4233d5282da93e80f779ca')) AS k (name, md5)
+            ('summarise_figures', '7e9dc88fb48637883faa19244bdde070'), ('keep_moves', 'ce609f7cfc4233d5282da93e80f779ca')) AS k (name, md5)
         JOIN pg_proc p ON p.pronamespace = 'repricer'::regnamespace AND p.proname = k.name
     LOOP
         IF NOT v.is_ours AND v.was <> v.known THEN
@@ -35,7 +35,7 @@ DROP TABLE IF EXISTS gathered.counted_figures, gathered.former_figures, gathered
 CREATE UNLOGGED TABLE gathered.counted_figures AS SELECT * FROM gathered.live_change_figures WITH NO DATA;
 CREATE UNLOGGED TABLE gathered.former_figures (LIKE repricer.change_figures);
 CREATE UNLOGGED TABLE gathered.counted_outcomes AS SELECT * FROM gathered.live_forecast_outcomes WITH NO DATA;
-CREATE UNLOGGED TABLE gathered.counted_charges AS SELECT x.*, 0::bigint AS uplift FROM gathered.explained_charges x WITH NO DATA;
+CREATE UNLOGGED TABLE gathered.counted_charges AS SELECT * FROM gathered.explained_charges WITH NO DATA;
 CREATE UNLOGGED TABLE gathered.counted_instants AS SELECT * FROM gathered.moving_instants('{}') WITH NO DATA;
 CREATE UNLOGGED TABLE gathered.counted_moves AS
     SELECT id, at, batch_id, month, currency, storefront, cause, opening, closing, price_effect
@@ -113,15 +113,7 @@ BEGIN
         WHERE o.original_transaction_id = ANY (v_ids)
             AND o.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted');
     INSERT INTO gathered.counted_charges
-        WITH renewals AS MATERIALIZED (
-            SELECT r.original_transaction_id, r.change_id, r.transaction_id, r.sku,
-                r.price_milliunits - r.old_price_milliunits AS uplift
-            FROM gathered.charged_renewals r WHERE r.original_transaction_id = ANY (v_ids)
-        )
-        SELECT x.*, r.uplift FROM gathered.explained_charges x
-        LEFT JOIN renewals r ON r.original_transaction_id = x.original_transaction_id AND r.change_id = x.change_id
-            AND r.transaction_id = x.transaction_id AND r.sku = x.sku
-        WHERE x.original_transaction_id = ANY (v_ids);
+        SELECT x.* FROM gathered.explained_charges x WHERE x.original_transaction_id = ANY (v_ids);
     INSERT INTO gathered.counted_instants SELECT i.* FROM gathered.moving_instants(v_ids) i;
     INSERT INTO gathered.counted_moves
         SELECT m.id, m.at, m.batch_id, m.month, m.currency, m.storefront, m.cause, sum(m.opening), sum(m.closing),
@@ -187,13 +179,13 @@ BEGIN
     WITH charged AS MATERIALIZED (SELECT x.* FROM gathered.counted_charges x)
     UPDATE money_entries e SET change_id = x.change_id, batch_id = x.batch_id, explained_as = x.explained_as,
             uplift_milliunits = CASE WHEN e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = x.purchased_at
-                AND e.currency = x.currency THEN x.uplift END
+                AND e.currency = x.currency THEN x.uplift_milliunits END
         FROM charged x
         WHERE e.original_transaction_id = x.original_transaction_id AND e.bucket = x.bucket
             AND e.transaction_id = x.transaction_id AND e.sku = x.sku
             AND (e.change_id, e.batch_id, e.explained_as, e.uplift_milliunits) IS DISTINCT FROM (x.change_id, x.batch_id,
                 x.explained_as, CASE WHEN e.kind = 'charge' AND e.correction = 0 AND e.occurred_at = x.purchased_at
-                    AND e.currency = x.currency THEN x.uplift END);
+                    AND e.currency = x.currency THEN x.uplift_milliunits END);
     WITH charged AS MATERIALIZED (SELECT x.original_transaction_id, x.transaction_id, x.sku FROM gathered.counted_charges x)
     UPDATE money_entries e SET change_id = NULL, batch_id = NULL, explained_as = NULL, uplift_milliunits = NULL
         WHERE e.original_transaction_id = ANY (v_ids) AND e.bucket = ANY (v_buckets) AND e.change_id IS NOT NULL AND NOT EXISTS (

@@ -65,7 +65,7 @@ enum SchemaQueries {
         WHERE n.nspname IN ('repricer', 'report') AND NOT pg_has_role(n.nspowner, 'USAGE')
         UNION ALL
         SELECT format('a database of the encoding UTF8: %I has %s', d.datname, pg_encoding_to_char(d.encoding)),
-            'CREATE DATABASE repricer TEMPLATE template0 ENCODING ''UTF8'''
+            format('CREATE DATABASE %I TEMPLATE template0 ENCODING ''UTF8''', d.datname || '_utf8')
         FROM pg_database d
         WHERE d.datname = current_database() AND pg_encoding_to_char(d.encoding) <> 'UTF8'
         """

@@ -99,8 +99,12 @@ import Testing
                     (SELECT reltype FROM pg_class WHERE relnamespace = 'report'::regnamespace AND relname || '_as_of' = proname)
             """
         ).map { try $0.text("text") }
+        let all = try await owner.query(
+            "SELECT 1 FROM pg_proc WHERE pronamespace = 'report'::regnamespace AND proname LIKE '%\\_as\\_of'"
+        )
         await owner.close()
         #expect(others == [])
+        #expect(all.count > 10)
     }
 
     @Test(arguments: [

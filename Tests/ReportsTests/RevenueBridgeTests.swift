@@ -111,20 +111,45 @@ import Testing
         #expect(rows.contains(march), "\(rows)")
     }
 
-    /// Of who was called before the first charge that is known, the plan knew when the period that ran would end.
-    @Test func firstRenewalThatIsMomentsLate_leavesNoGapEither() async throws {
+    /// The Sandbox's periods last minutes: an hour is ten of them.
+    @Test(arguments: [
+        ("2026-03-01T00:00:20Z", "03 9990 3000 0 0 0 0 0 0 12990"),
+        ("2026-03-01T00:00:40Z", "03 0 3000 0 0 0 0 0 9990 12990"),
+    ])
+    func renewalOfAPeriodOfMinutes_isMomentsLate_upToATenth(at: String, march: String) async throws
+    {
         var life = Life(subscription: "1", line: 2)
-        life.paid = [("2026-03-01T00:03Z", "2026-03-31T23:58Z", 12990, "PLAN")]
+        // Five minutes, of which half a minute is a tenth.
+        life.paid = [
+            ("2026-02-28T23:54:55Z", "2026-02-28T23:59:55Z", 9990, "PLAN"),
+            (at, "2026-03-31T00:05:00Z", 12990, "PLAN"),
+        ]
+
+        let rows = try await bridge(
+            [life], until: "2026-03-10Z",
+            more:
+                "UPDATE repricer.price_changes SET effective_at = '\(at)', sent_at = '2026-02-28T23:55Z';"
+        )
+        #expect(rows.contains(march), "\(rows)")
+    }
+
+    /// Of who was called before the first charge that is known, the plan knew when the period that ran would end.
+    @Test(arguments: [
+        ("2026-03-01T00:03Z", "02 9990 0 0 0 0 0 0 0 9990", "03 9990 3000 0 0 0 0 0 0 12990"),
+        ("2026-03-01T01:03Z", "02 9990 0 0 0 0 0 0 -9990 0", "03 0 3000 0 0 0 0 0 9990 12990"),
+    ])
+    func firstRenewalThatIsMomentsLate_leavesNoGapEither(
+        at: String, february: String, march: String
+    ) async throws {
+        var life = Life(subscription: "1", line: 2)
+        life.paid = [(at, "2026-03-31T23:58Z", 12990, "PLAN")]
 
         #expect(
             try await bridge(
                 [life], until: "2026-03-10Z",
                 more: """
-                    UPDATE repricer.price_changes SET effective_at = '2026-03-01T00:03Z', forecast_renewal_at = '2026-02-28T23:58Z';
-                    """) == [
-                    "01 9990 0 0 0 0 0 0 0 9990", "02 9990 0 0 0 0 0 0 0 9990",
-                    "03 9990 3000 0 0 0 0 0 0 12990",
-                ])
+                    UPDATE repricer.price_changes SET effective_at = '\(at)', forecast_renewal_at = '2026-02-28T23:58Z';
+                    """) == ["01 9990 0 0 0 0 0 0 0 9990", february, march])
     }
 
     @Test func eachLoss_standsUnderItsCause() async throws {

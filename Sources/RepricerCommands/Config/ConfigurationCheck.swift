@@ -123,10 +123,7 @@ struct ConfigurationCheck: Sendable {
                     Result(name: "database", found: "connected", problems: []), reports(areOpen),
                 ]
             }
-            guard try await !isReadOnly(connection) else {
-                await connection.close()
-                return [Self.readOnly]
-            }
+            let isReadOnly = try await isReadOnly(connection)
             let schema = try await schemaState(connection)
             let problem = SchemaCheck.problem(schema)
             let bound =
@@ -140,9 +137,11 @@ struct ConfigurationCheck: Sendable {
                 ? try await tableClosedToService(connection) : nil
             await connection.close()
             return [
-                Result(
-                    name: "database", found: closed == nil ? "connected" : nil,
-                    problems: closed.map { [Self.noRights($0)] } ?? []),
+                isReadOnly
+                    ? Self.readOnly
+                    : Result(
+                        name: "database", found: closed == nil ? "connected" : nil,
+                        problems: closed.map { [Self.noRights($0)] } ?? []),
                 Result(
                     name: "schema", found: SchemaCheck.words(schema),
                     problems: problem.map { [$0] } ?? []),

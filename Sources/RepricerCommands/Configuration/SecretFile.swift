@@ -17,7 +17,9 @@ enum SecretFile {
 
     /// The file's text. Throws where others can read it, where it is empty, or where it is no file.
     static func read(
-        _ path: String, credentialsIn folder: String? = credentialsFolder
+        _ path: String, credentialsIn folder: String? = credentialsFolder,
+        whereNoText remedy: String =
+            "write letters and digits, as `openssl rand -hex 32` makes them"
     ) throws(Fault) -> String {
         // A pipe without a writer would keep us waiting for ever.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
@@ -53,16 +55,14 @@ enum SecretFile {
         guard let text = String(validating: bytes.prefix(count), as: UTF8.self),
             !text.contains("\0")
         else {
-            throw Fault(
-                wrong: "\(path) holds bytes that are no text",
-                remedy: "write letters and digits, as `openssl rand -hex 32` makes them")
+            throw Fault(wrong: "\(path) holds bytes that are no text", remedy: remedy)
         }
         return text
     }
 
     /// The App Store key (`AuthKey_….p8`).
     static func readKey(_ path: String) throws(Fault) -> ES256PrivateKey {
-        let text = try read(path)
+        let text = try read(path, whereNoText: "download the .p8 key again")
         do throws(JOSEError) {
             return try ES256PrivateKey(pem: text)
         } catch {

@@ -8,8 +8,8 @@ extension CommandFailure {
     ]
 
     static let writableRemedy =
-        "it is a standby, or no primary any more; name the primary in REPRICER_DATABASE_URL, or several hosts and "
-        + "target_session_attrs=read-write"
+        "it is a standby, no primary any more, or set to default_transaction_read_only; name the primary in "
+        + "REPRICER_DATABASE_URL, or several hosts and target_session_attrs=read-write"
 
     /// What a database error means to the person at the terminal.
     init(database error: PostgresError) {
@@ -21,7 +21,9 @@ extension CommandFailure {
                 "\(error.saidByLibpq); the database user needs GRANT repricer_pricing, repricer_service or "
                     + "repricer_finance; `migrate` is for the database's owner")
         case .cannotConnect where error.saidByLibpq.hasPrefix("invalid "):
-            self.init(.failed, "REPRICER_DATABASE_URL cannot be used: \(error.saidByLibpq)")
+            self.init(
+                .failed,
+                "REPRICER_DATABASE_URL, or a PG* variable, cannot be used: \(error.saidByLibpq)")
         case .cannotConnect where error.saidByLibpq.hasSuffix(" does not exist"):
             self.init(
                 .unavailable,

@@ -35,7 +35,9 @@ extension Commands {
         try configuration.check([.databaseURL, .bundleID, .environment])
         let clock = try await configuration.makeClock(dependencies: invocation.dependencies)
         let path = try invocation.arguments.required(exported)
-        guard path != "-", access(path, F_OK) != 0 else {
+        var status = stat()
+        // A link that leads nowhere is there, too.
+        guard path != "-", lstat(path, &status) != 0 else {
             throw CommandFailure(
                 .inputRejected,
                 path == "-"
@@ -61,18 +63,39 @@ extension Commands {
             return try await export(range, writer, to: part, bar, pool)
         }
         bar.clear()
-        // Unlike `rename` it replaces no file.
-        guard link(part, path) == 0 else {
+        try publish(part, as: path)
+        try invocation.print(
+            json: ["month": text, "file": path, "notifications": count, "head": head],
+            "\(counted(count)) notifications of \(text), head \(head)\n")
+        return .done
+    }
+
+    /// Gives a whole file the name that was asked for, and replaces none.
+    private static func publish(_ part: String, as path: String) throws {
+        var isThere = link(part, path) == 0
+        if !isThere, [EPERM, EOPNOTSUPP, ENOSYS, EMLINK].contains(errno) {
+            // The file system has no second names for a file: this one is taken before it is replaced.
+            let taken = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+            if taken >= 0 {
+                Glibc.close(taken)
+                isThere = rename(part, path) == 0
+            }
+        }
+        guard isThere else {
             throw CommandFailure(
                 errno == EEXIST ? .inputRejected : .failed,
                 errno == EEXIST
                     ? "\(path) is there already: somebody else exported to it meanwhile; name another file"
                     : "\(path) cannot be written: \(String(cString: strerror(errno)))")
         }
-        try invocation.print(
-            json: ["month": text, "file": path, "notifications": count, "head": head],
-            "\(counted(count)) notifications of \(text), head \(head)\n")
-        return .done
+        // `retention` may drop the month next, so that the name must be on the disk, too.
+        let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
+        let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        defer { if descriptor >= 0 { Glibc.close(descriptor) } }
+        guard descriptor >= 0, fsync(descriptor) == 0 || errno == EINVAL else {
+            throw CommandFailure(
+                .failed, "\(path) cannot be kept: \(String(cString: strerror(errno)))")
+        }
     }
 
     /// How long after its month a notification may still be on its way into the database.

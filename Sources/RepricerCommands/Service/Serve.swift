@@ -13,7 +13,7 @@ extension Commands {
     /// Lanes, projector, canceller, extender, reconciler, webhooks, receiver, and two to spare.
     private static let connections = 16
     /// The connections of the receiver, of the client, of the database and of the pages, and what else is open.
-    private static let filesMin: UInt64 = 700
+    private static func filesMin(_ part: String?) -> UInt64 { part == "scheduler" ? 256 : 700 }
     /// A replica whose machine stands still in the middle of a transaction loses its locks after this time. It is shorter
     /// than a drain, so that nobody who waits for such a lock ends with calls that are not stored.
     private static let frozenAfter: Duration = .seconds(5)
@@ -41,7 +41,7 @@ extension Commands {
         if part != "receiver" { needed += Live.scheduling }
         if part != "scheduler" { needed += Live.receiving }
         try configuration.check(needed)
-        let files = OpenFiles.raiseLimit()
+        let (files, filesMin) = (OpenFiles.raiseLimit(), filesMin(part))
         guard files >= filesMin else {
             throw CommandFailure(
                 .failed,
