@@ -516,14 +516,14 @@ LEFT JOIN (
 $$;
 
 -- What a charge would have brought at the old price: of one that was refunded in part, the part that was kept.
+-- Its body is no text, so that readers of a view need no right to schema repricer.
 CREATE FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text)
-    RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-SELECT CASE WHEN p_refunded = 0 AND p_quantity = 1 THEN p_old
-    WHEN p_refunded = 0 THEN repricer.fitting(p_old::numeric * p_quantity,
-        'the seats of transaction ' || p_transaction || ', at the old price,')
-    ELSE repricer.fitting(round(p_old::numeric * (p_price * p_quantity - p_refunded) / p_price),
-        'the seats of transaction ' || p_transaction || ', at the old price,') END
-$$;
+    RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN p_refunded = 0 AND p_quantity = 1 THEN p_old
+        WHEN p_refunded = 0 THEN repricer.fitting(p_old::numeric * p_quantity,
+            'the seats of transaction ' || p_transaction || ', at the old price,')
+        ELSE repricer.fitting(round(p_old::numeric * (p_price * p_quantity - p_refunded) / p_price),
+            'the seats of transaction ' || p_transaction || ', at the old price,') END;
 
 -- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
 -- A later change back to the same price takes the later renewals. Renewals under any name of the item count alike. An undo

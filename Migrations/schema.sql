@@ -581,16 +581,6 @@ $$;
 
 COMMENT ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) IS 'report.batch_summary as it was known at the instant: by what was recorded until then, late news left out.';
 
-CREATE FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) RETURNS bigint
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS $$
-SELECT CASE WHEN p_refunded = 0 AND p_quantity = 1 THEN p_old
-    WHEN p_refunded = 0 THEN repricer.fitting(p_old::numeric * p_quantity,
-        'the seats of transaction ' || p_transaction || ', at the old price,')
-    ELSE repricer.fitting(round(p_old::numeric * (p_price * p_quantity - p_refunded) / p_price),
-        'the seats of transaction ' || p_transaction || ', at the old price,') END
-$$;
-
 CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
     AS $$
@@ -606,6 +596,10 @@ $$;
 CREATE FUNCTION repricer.fitting(p_sum numeric, p_what text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN (abs(p_sum) > ('9223372036854775807'::bigint)::numeric) THEN repricer.figure(p_sum, p_what) ELSE (p_sum)::bigint END;
+
+CREATE FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN ((p_refunded = 0) AND (p_quantity = 1)) THEN p_old WHEN (p_refunded = 0) THEN repricer.fitting(((p_old)::numeric * (p_quantity)::numeric), (('the seats of transaction '::text || p_transaction) || ', at the old price,'::text)) ELSE repricer.fitting(round((((p_old)::numeric * (((p_price * p_quantity) - p_refunded))::numeric) / (p_price)::numeric)), (('the seats of transaction '::text || p_transaction) || ', at the old price,'::text)) END;
 
 CREATE FUNCTION repricer.marked_subscriptions() RETURNS SETOF text
     LANGUAGE sql STABLE SECURITY DEFINER ROWS 2000 PARALLEL SAFE
@@ -13422,8 +13416,6 @@ GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, 
 GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) FROM PUBLIC;
-
 REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
@@ -13433,6 +13425,11 @@ REVOKE ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.marked_subscriptions() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.marked_subscriptions() TO repricer_finance;
