@@ -3289,11 +3289,12 @@ SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_mill
     e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, b.batch_id,
     CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, b.name, e.correction > 0
 FROM repricer.batches b
--- OFFSET 0 makes PostgreSQL go batch by batch, and not search the batch of each line.
+-- OFFSET 0 makes PostgreSQL go batch by batch, and not search the batch of each line; the inner one makes it leave out the marked
+-- before the join, of which it expects one row, and would compare each with each mark.
 CROSS JOIN LATERAL (
-    SELECT m.* FROM repricer.frozen_figures f
+    SELECT m.* FROM (SELECT i.* FROM repricer.frozen_figures i WHERE i.batch_id = b.batch_id OFFSET 0) f
     JOIN repricer.money_entries m ON m.original_transaction_id = f.original_transaction_id AND m.change_id = f.change_id
-    WHERE f.batch_id = b.batch_id AND m.batch_id = b.batch_id
+    WHERE m.batch_id = b.batch_id
     OFFSET 0) e$frozen$;
         END IF;
         IF v.name = 'consent_funnel' THEN

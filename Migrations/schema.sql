@@ -3505,9 +3505,9 @@ SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_mill
     CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, b.name, e.correction > 0
 FROM repricer.batches_at(p_at) b
 CROSS JOIN LATERAL (
-    SELECT m.* FROM repricer.frozen_figures_at(p_at) f
+    SELECT m.* FROM (SELECT i.* FROM repricer.frozen_figures_at(p_at) i WHERE i.batch_id = b.batch_id OFFSET 0) f
     JOIN repricer.money_entries_at(p_at) m ON m.original_transaction_id = f.original_transaction_id AND m.change_id = f.change_id
-    WHERE f.batch_id = b.batch_id AND m.batch_id = b.batch_id
+    WHERE m.batch_id = b.batch_id
     OFFSET 0) e
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
