@@ -1162,8 +1162,11 @@ LEFT JOIN LATERAL (
         repricer.fitting(sum(h.tax_exclusive_milliunits - round(h.old_price_milliunits::numeric * h.tax_exclusive_milliunits
             / nullif(h.price_milliunits, 0))), 'the uplift without tax of price change ' || c.change_id)
             AS taxed_uplift_milliunits
-    FROM repricer.charged_renewals h
-    WHERE c.state = 'effective' AND h.original_transaction_id = c.original_transaction_id AND h.change_id = c.change_id
+    -- OFFSET 0 makes PostgreSQL search the tax of a renewal once, and not for each of these that name it.
+    FROM (
+        SELECT n.* FROM repricer.charged_renewals n
+        WHERE c.state = 'effective' AND n.original_transaction_id = c.original_transaction_id AND n.change_id = c.change_id
+        OFFSET 0) h
 ) r ON true;
 COMMENT ON VIEW repricer.live_change_figures IS 'What change_figures keeps, computed from the facts.';
 
@@ -2857,6 +2860,10 @@ DECLARE
             WHERE k.original_transaction_id = c.original_transaction_id AND k.batch_id = p_batch AND k.counted_at <= p_at
                 AND k.known_after < p_at AND NOT EXISTS (
                     SELECT FROM marked_subscriptions() s (id) WHERE s.id = k.original_transaction_id)));
+    v_count integer := cardinality(v_ids);
+    -- Where two of the three shares end (is_shared_out).
+    v_first integer := v_count / 3;
+    v_second integer := v_count - v_count / 3;
 BEGIN
     RETURN QUERY
     SELECT k.batch_id, u.month, k.currency, k.storefront, sum(u.opening), sum(u.closing), u.cause, sum(u.price_effect)
@@ -2870,9 +2877,20 @@ BEGIN
     FROM running_moves r
     WHERE r.batch_id = p_batch AND r.until_at >= p_at AND r.from_at < p_at AND r.original_transaction_id <> ALL (v_ids)
     GROUP BY r.batch_id, r.month, r.currency, r.storefront, r.cause;
+    IF v_count < 4000 OR NOT is_shared_out(p_batch) THEN
+        RETURN QUERY
+        SELECT m.batch_id, m.month, m.currency, m.storefront, m.opening, m.closing, m.cause, m.price_effect
+        FROM moves_of_at(p_at, v_ids, array_fill(p_at, ARRAY[v_count]), p_batch) m;
+        RETURN;
+    END IF;
     RETURN QUERY
     SELECT m.batch_id, m.month, m.currency, m.storefront, m.opening, m.closing, m.cause, m.price_effect
-    FROM moves_of_at(p_at, v_ids, array_fill(p_at, ARRAY[cardinality(v_ids)]), p_batch) m;
+    FROM (
+        SELECT * FROM moves_of_at(p_at, v_ids[:v_first], array_fill(p_at, ARRAY[v_first]), p_batch)
+        UNION ALL
+        SELECT * FROM moves_of_at(p_at, v_ids[v_first + 1:v_second], array_fill(p_at, ARRAY[v_second - v_first]), p_batch)
+        UNION ALL
+        SELECT * FROM moves_of_at(p_at, v_ids[v_second + 1:], array_fill(p_at, ARRAY[v_count - v_second]), p_batch)) m;
 END
 $$;
 
@@ -3225,17 +3243,26 @@ BEGIN
 END
 $$;
 
+-- PostgreSQL runs no part of such a query side by side, since each change leads to searches of its own. So the buckets of a
+-- large batch are counted in three shares, each a call of a function, and as many workers take these as the server lends. On
+-- a cluster, whose tables lie elsewhere, it lends none (Deploy/citus/gather.sql).
+CREATE FUNCTION repricer.is_shared_out(p_batch uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
+SELECT current_setting('max_parallel_workers_per_gather')::integer > 0 AND coalesce(sum(b.row_count), 0) >= 4000
+FROM repricer.batches b WHERE p_batch IS NULL OR b.batch_id = p_batch
+$$;
+
 DO $past$
 DECLARE
     v record;
     v_text text;
+    v_is_of_batch boolean;
 BEGIN
     SELECT repricer.text_at('moves_of', p.prosrc) INTO v_text FROM pg_proc p
         WHERE p.oid = 'repricer.moves_of(text[], timestamptz[], uuid)'::regprocedure;
     EXECUTE format('CREATE FUNCTION repricer.moves_of_at(p_at timestamptz, p_ids text[], p_ats timestamptz[], p_batch uuid) '
         'RETURNS TABLE (id text, at timestamptz, batch_id uuid, month date, currency text, storefront text, opening numeric, '
-        'closing numeric, cause text, price_effect numeric) LANGUAGE plpgsql STABLE SET search_path = repricer, pg_temp '
-        'SET plan_cache_mode = force_custom_plan SET jit = off AS $body$%s$body$', v_text);
+        'closing numeric, cause text, price_effect numeric) LANGUAGE plpgsql STABLE PARALLEL SAFE COST 10000000 ROWS 10000 '
+        'SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$%s$body$', v_text);
     SET LOCAL search_path = '';
     FOR v IN SELECT name, is_report FROM (VALUES
             (1, 'charged_renewals', false), (2, 'explained_charges', false), (2, 'heard_charges', false), (2, 'paid_changes', false),
@@ -3320,12 +3347,44 @@ CROSS JOIN LATERAL (
         END IF;
         v_text := replace(replace(replace(v_text, 'report.as_of()', 'p_at'), 'repricer.bridge_moves(', 'repricer.bridge_moves_at('),
             'report.revenue_bridge ', 'report.revenue_bridge_as_of(p_at, p_batch) ');
+        -- What is counted in shares of a batch must be told which batch.
+        v_is_of_batch := v_text ~ 'repricer\.(past_change_figures|untallied_changes|change_tallies)_at\(p_at\)';
+        v_text := regexp_replace(v_text, 'repricer\.(past_change_figures|untallied_changes|change_tallies)_at\(p_at\)',
+            'repricer.\1_at(p_at, p_batch)', 'g');
+        IF v.is_report THEN
+            v_text := replace(v_text, 'repricer.live_charge_exceptions_at(p_at)', 'repricer.live_charge_exceptions_of_batch_at(p_at, p_batch)');
+        END IF;
         IF NOT v.is_report THEN
-            EXECUTE format('CREATE FUNCTION repricer.%I(p_at timestamptz) RETURNS SETOF repricer.%I LANGUAGE sql STABLE AS $body$%s$body$',
-                v.name || '_at', v.name, E'\n' || v_text || E'\n');
+            EXECUTE format('CREATE FUNCTION repricer.%I(p_at timestamptz%s) RETURNS SETOF repricer.%I LANGUAGE sql STABLE AS $body$%s$body$',
+                v.name || '_at', CASE WHEN v_is_of_batch THEN ', p_batch uuid' ELSE '' END, v.name, E'\n' || v_text || E'\n');
+            IF v.name IN ('live_change_figures', 'live_charge_exceptions') THEN
+                EXECUTE replace($shares$
+CREATE FUNCTION repricer.WHAT_share_at(p_at timestamptz, p_batch uuid, p_first integer, p_last integer)
+    RETURNS SETOF repricer.WHAT LANGUAGE plpgsql STABLE PARALLEL SAFE COST 10000000 ROWS 10000
+    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$
+BEGIN
+    RETURN QUERY SELECT w.* FROM repricer.WHAT_at(p_at) w
+    WHERE (p_batch IS NULL OR w.batch_id = p_batch) AND w.bucket BETWEEN p_first AND p_last;
+END
+$body$;
+CREATE FUNCTION repricer.WHAT_of_batch_at(p_at timestamptz, p_batch uuid)
+    RETURNS SETOF repricer.WHAT LANGUAGE plpgsql STABLE ROWS 10000
+    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$
+BEGIN
+    IF repricer.is_shared_out(p_batch) THEN
+        RETURN QUERY
+        SELECT * FROM repricer.WHAT_share_at(p_at, p_batch, 0, 20)
+        UNION ALL SELECT * FROM repricer.WHAT_share_at(p_at, p_batch, 21, 41)
+        UNION ALL SELECT * FROM repricer.WHAT_share_at(p_at, p_batch, 42, 63);
+    ELSE
+        RETURN QUERY SELECT * FROM repricer.WHAT_share_at(p_at, p_batch, 0, 63);
+    END IF;
+END
+$body$ $shares$, 'WHAT', v.name);
+            END IF;
             IF v.name = 'live_change_figures' THEN
-                CREATE FUNCTION repricer.past_change_figures_at(p_at timestamptz) RETURNS SETOF repricer.live_change_figures
-                    LANGUAGE sql STABLE AS $body$
+                CREATE FUNCTION repricer.past_change_figures_at(p_at timestamptz, p_batch uuid)
+                    RETURNS SETOF repricer.live_change_figures LANGUAGE sql STABLE AS $body$
 SELECT f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.state AS stage,
@@ -3333,7 +3392,7 @@ SELECT f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, 
     f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats
 FROM repricer.frozen_figures_at(p_at) f
 UNION ALL
-SELECT l.* FROM repricer.live_change_figures_at(p_at) l
+SELECT l.* FROM repricer.live_change_figures_of_batch_at(p_at, p_batch) l
 $body$;
             END IF;
             CONTINUE;

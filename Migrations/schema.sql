@@ -1651,7 +1651,7 @@ BEGIN
     f.refunded_milliunits,
     f.currency,
     f.storefront
-   FROM (repricer.live_charge_exceptions_at(p_at) f
+   FROM (repricer.live_charge_exceptions_of_batch_at(p_at, p_batch) f
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = f.batch_id)))
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
@@ -1862,8 +1862,17 @@ CREATE VIEW repricer.live_change_figures AS
             repricer.fitting(sum(h.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits,
             count(h.tax_exclusive_milliunits) AS taxed_renewals,
             repricer.fitting(sum(((h.tax_exclusive_milliunits)::numeric - round((((h.old_price_milliunits)::numeric * (h.tax_exclusive_milliunits)::numeric) / (NULLIF(h.price_milliunits, 0))::numeric)))), ('the uplift without tax of price change '::text || c.change_id)) AS taxed_uplift_milliunits
-           FROM repricer.charged_renewals h
-          WHERE ((c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true));
+           FROM ( SELECT n.batch_id,
+                    n.original_transaction_id,
+                    n.change_id,
+                    n.transaction_id,
+                    n.purchased_at,
+                    n.old_price_milliunits,
+                    n.price_milliunits,
+                    n.tax_exclusive_milliunits
+                   FROM repricer.charged_renewals n
+                  WHERE ((c.state = 'effective'::text) AND (n.original_transaction_id = c.original_transaction_id) AND (n.change_id = c.change_id))
+                 OFFSET 0) h) r ON (true));
 
 COMMENT ON VIEW repricer.live_change_figures IS 'What change_figures keeps, computed from the facts.';
 
@@ -5110,7 +5119,7 @@ BEGIN
             sum(t.others_lost) AS others_lost,
             (sum(t.taxed_renewals))::bigint AS taxed_renewals,
             sum(t.taxed_uplift) AS taxed_uplift
-           FROM repricer.change_tallies_at(p_at) t
+           FROM repricer.change_tallies_at(p_at, p_batch) t
           WHERE (NOT t.is_undo)
           GROUP BY t.batch_id, t.currency, t.storefront, t.period
          HAVING (sum(t.changes) > (0)::numeric)
@@ -5863,6 +5872,10 @@ DECLARE
             WHERE k.original_transaction_id = c.original_transaction_id AND k.batch_id = p_batch AND k.counted_at <= p_at
                 AND k.known_after < p_at AND NOT EXISTS (
                     SELECT FROM marked_subscriptions() s (id) WHERE s.id = k.original_transaction_id)));
+    v_count integer := cardinality(v_ids);
+    -- Where two of the three shares end (is_shared_out).
+    v_first integer := v_count / 3;
+    v_second integer := v_count - v_count / 3;
 BEGIN
     RETURN QUERY
     SELECT k.batch_id, u.month, k.currency, k.storefront, sum(u.opening), sum(u.closing), u.cause, sum(u.price_effect)
@@ -5876,9 +5889,20 @@ BEGIN
     FROM running_moves r
     WHERE r.batch_id = p_batch AND r.until_at >= p_at AND r.from_at < p_at AND r.original_transaction_id <> ALL (v_ids)
     GROUP BY r.batch_id, r.month, r.currency, r.storefront, r.cause;
+    IF v_count < 4000 OR NOT is_shared_out(p_batch) THEN
+        RETURN QUERY
+        SELECT m.batch_id, m.month, m.currency, m.storefront, m.opening, m.closing, m.cause, m.price_effect
+        FROM moves_of_at(p_at, v_ids, array_fill(p_at, ARRAY[v_count]), p_batch) m;
+        RETURN;
+    END IF;
     RETURN QUERY
     SELECT m.batch_id, m.month, m.currency, m.storefront, m.opening, m.closing, m.cause, m.price_effect
-    FROM moves_of_at(p_at, v_ids, array_fill(p_at, ARRAY[cardinality(v_ids)]), p_batch) m;
+    FROM (
+        SELECT * FROM moves_of_at(p_at, v_ids[:v_first], array_fill(p_at, ARRAY[v_first]), p_batch)
+        UNION ALL
+        SELECT * FROM moves_of_at(p_at, v_ids[v_first + 1:v_second], array_fill(p_at, ARRAY[v_second - v_first]), p_batch)
+        UNION ALL
+        SELECT * FROM moves_of_at(p_at, v_ids[v_second + 1:], array_fill(p_at, ARRAY[v_count - v_second]), p_batch)) m;
 END
 $$;
 
@@ -5924,7 +5948,7 @@ CREATE FUNCTION repricer.change_figures_at(p_at timestamp with time zone) RETURN
 SELECT * FROM repricer.change_figures WHERE false
 $$;
 
-CREATE FUNCTION repricer.change_tallies_at(p_at timestamp with time zone) RETURNS SETOF repricer.change_tallies
+CREATE FUNCTION repricer.change_tallies_at(p_at timestamp with time zone, p_batch uuid) RETURNS SETOF repricer.change_tallies
     LANGUAGE sql STABLE
     AS $$
  SELECT t.batch_id,
@@ -6038,7 +6062,7 @@ UNION ALL
     u.silent,
     u.silent_old,
     u.silent_new
-   FROM repricer.untallied_changes_at(p_at) u
+   FROM repricer.untallied_changes_at(p_at, p_batch) u
 $$;
 
 CREATE FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) RETURNS SETOF repricer.charged_renewals
@@ -6914,6 +6938,13 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.is_shared_out(p_batch uuid) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+SELECT current_setting('max_parallel_workers_per_gather')::integer > 0 AND coalesce(sum(b.row_count), 0) >= 4000
+FROM repricer.batches b WHERE p_batch IS NULL OR b.batch_id = p_batch
+$$;
+
 CREATE FUNCTION repricer.keep_batch(p_batch_id uuid) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
@@ -7202,8 +7233,47 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
             repricer.fitting(sum(h.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits,
             count(h.tax_exclusive_milliunits) AS taxed_renewals,
             repricer.fitting(sum(((h.tax_exclusive_milliunits)::numeric - round((((h.old_price_milliunits)::numeric * (h.tax_exclusive_milliunits)::numeric) / (NULLIF(h.price_milliunits, 0))::numeric)))), ('the uplift without tax of price change '::text || c.change_id)) AS taxed_uplift_milliunits
-           FROM repricer.charged_renewals_at(p_at) h
-          WHERE ((c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true))
+           FROM ( SELECT n.batch_id,
+                    n.original_transaction_id,
+                    n.change_id,
+                    n.transaction_id,
+                    n.purchased_at,
+                    n.old_price_milliunits,
+                    n.price_milliunits,
+                    n.tax_exclusive_milliunits
+                   FROM repricer.charged_renewals_at(p_at) n
+                  WHERE ((c.state = 'effective'::text) AND (n.original_transaction_id = c.original_transaction_id) AND (n.change_id = c.change_id))
+                 OFFSET 0) h) r ON (true))
+$$;
+
+CREATE FUNCTION repricer.live_change_figures_of_batch_at(p_at timestamp with time zone, p_batch uuid) RETURNS SETOF repricer.live_change_figures
+    LANGUAGE plpgsql STABLE ROWS 10000
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    IF repricer.is_shared_out(p_batch) THEN
+        RETURN QUERY
+        SELECT * FROM repricer.live_change_figures_share_at(p_at, p_batch, 0, 20)
+        UNION ALL SELECT * FROM repricer.live_change_figures_share_at(p_at, p_batch, 21, 41)
+        UNION ALL SELECT * FROM repricer.live_change_figures_share_at(p_at, p_batch, 42, 63);
+    ELSE
+        RETURN QUERY SELECT * FROM repricer.live_change_figures_share_at(p_at, p_batch, 0, 63);
+    END IF;
+END
+$$;
+
+CREATE FUNCTION repricer.live_change_figures_share_at(p_at timestamp with time zone, p_batch uuid, p_first integer, p_last integer) RETURNS SETOF repricer.live_change_figures
+    LANGUAGE plpgsql STABLE COST 1e+07 ROWS 10000 PARALLEL SAFE
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    RETURN QUERY SELECT w.* FROM repricer.live_change_figures_at(p_at) w
+    WHERE (p_batch IS NULL OR w.batch_id = p_batch) AND w.bucket BETWEEN p_first AND p_last;
+END
 $$;
 
 CREATE FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_charge_exceptions
@@ -7288,6 +7358,36 @@ WHERE f.word_due_at < (SELECT d.until FROM repricer.heard_charges_at(p_at) d) AN
         SELECT FROM repricer.kept_exceptions x
         WHERE x.original_transaction_id = f.original_transaction_id AND x.change_id = f.change_id
             AND x.exception = 'missing' AND x.occurred_at = f.paid_until)
+$$;
+
+CREATE FUNCTION repricer.live_charge_exceptions_of_batch_at(p_at timestamp with time zone, p_batch uuid) RETURNS SETOF repricer.live_charge_exceptions
+    LANGUAGE plpgsql STABLE ROWS 10000
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    IF repricer.is_shared_out(p_batch) THEN
+        RETURN QUERY
+        SELECT * FROM repricer.live_charge_exceptions_share_at(p_at, p_batch, 0, 20)
+        UNION ALL SELECT * FROM repricer.live_charge_exceptions_share_at(p_at, p_batch, 21, 41)
+        UNION ALL SELECT * FROM repricer.live_charge_exceptions_share_at(p_at, p_batch, 42, 63);
+    ELSE
+        RETURN QUERY SELECT * FROM repricer.live_charge_exceptions_share_at(p_at, p_batch, 0, 63);
+    END IF;
+END
+$$;
+
+CREATE FUNCTION repricer.live_charge_exceptions_share_at(p_at timestamp with time zone, p_batch uuid, p_first integer, p_last integer) RETURNS SETOF repricer.live_charge_exceptions
+    LANGUAGE plpgsql STABLE COST 1e+07 ROWS 10000 PARALLEL SAFE
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_custom_plan'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    RETURN QUERY SELECT w.* FROM repricer.live_charge_exceptions_at(p_at) w
+    WHERE (p_batch IS NULL OR w.batch_id = p_batch) AND w.bucket BETWEEN p_first AND p_last;
+END
 $$;
 
 CREATE FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_forecast_outcomes
@@ -7898,7 +7998,7 @@ END
 $_$;
 
 CREATE FUNCTION repricer.moves_of_at(p_at timestamp with time zone, p_ids text[], p_ats timestamp with time zone[], p_batch uuid) RETURNS TABLE(id text, at timestamp with time zone, batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text, price_effect numeric)
-    LANGUAGE plpgsql STABLE
+    LANGUAGE plpgsql STABLE COST 1e+07 ROWS 10000 PARALLEL SAFE
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
@@ -8541,7 +8641,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.past_change_figures_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_change_figures
+CREATE FUNCTION repricer.past_change_figures_at(p_at timestamp with time zone, p_batch uuid) RETURNS SETOF repricer.live_change_figures
     LANGUAGE sql STABLE
     AS $$
 SELECT f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
@@ -8551,7 +8651,7 @@ SELECT f.original_transaction_id, f.bucket, f.change_id, f.batch_id, f.is_undo, 
     f.taxed_uplift_milliunits, f.paid_until, f.word_due_at, f.paid_sku, f.paid_quantity, f.seats
 FROM repricer.frozen_figures_at(p_at) f
 UNION ALL
-SELECT l.* FROM repricer.live_change_figures_at(p_at) l
+SELECT l.* FROM repricer.live_change_figures_of_batch_at(p_at, p_batch) l
 $$;
 
 CREATE FUNCTION repricer.pause_again(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text) RETURNS boolean
@@ -10246,7 +10346,7 @@ CROSS JOIN LATERAL (
 ) k
 $$;
 
-CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RETURNS SETOF repricer.untallied_changes
+CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone, p_batch uuid) RETURNS SETOF repricer.untallied_changes
     LANGUAGE sql STABLE
     AS $$
  SELECT f.batch_id,
@@ -10416,7 +10516,7 @@ CREATE FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) RET
                    FROM repricer.heard_charges_at(p_at) d))), false) AS "coalesce",
             1,
             l.is_final
-           FROM repricer.past_change_figures_at(p_at) l) f
+           FROM repricer.past_change_figures_at(p_at, p_batch) l) f
 $$;
 
 CREATE FUNCTION repricer.was_just_now(p_at timestamp with time zone) RETURNS boolean
@@ -13756,7 +13856,7 @@ REVOKE ALL ON FUNCTION repricer.chain_waiting_lines() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.change_tallies_at(p_at timestamp with time zone) FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.change_tallies_at(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) FROM PUBLIC;
 
@@ -13843,6 +13943,8 @@ REVOKE ALL ON FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_tr
 
 REVOKE ALL ON FUNCTION repricer.is_idle(p_kinds text[]) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.is_shared_out(p_batch uuid) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.keep_batch(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.keep_changes(p_ids text[], p_change_ids uuid[]) FROM PUBLIC;
@@ -13859,7 +13961,15 @@ REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits
 
 REVOKE ALL ON FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.live_change_figures_of_batch_at(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.live_change_figures_share_at(p_at timestamp with time zone, p_batch uuid, p_first integer, p_last integer) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.live_charge_exceptions_of_batch_at(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.live_charge_exceptions_share_at(p_at timestamp with time zone, p_batch uuid, p_first integer, p_last integer) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with time zone) FROM PUBLIC;
 
@@ -13923,7 +14033,7 @@ REVOKE ALL ON FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) F
 REVOKE ALL ON FUNCTION repricer.park_halted(p_limit integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.park_halted(p_limit integer) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.past_change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.past_change_figures_at(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.pause_again(p_batch_id uuid, p_at timestamp with time zone, p_by text, p_reason text) FROM PUBLIC;
 
@@ -14040,7 +14150,7 @@ GRANT ALL ON FUNCTION repricer.undo_obstacle(p_state text, p_is_undo boolean, p_
 
 REVOKE ALL ON FUNCTION repricer.unfrozen_changes_at(p_at timestamp with time zone) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone) FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.untallied_changes_at(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.was_just_now(p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.was_just_now(p_at timestamp with time zone) TO repricer_pricing;

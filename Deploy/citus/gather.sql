@@ -26,6 +26,8 @@ CREATE EXTENSION IF NOT EXISTS postgres_fdw;
 CREATE SCHEMA IF NOT EXISTS gathered;
 -- Compiling a report's plan takes longer here than what it would save: estimates of foreign rows are rough.
 SELECT format('ALTER DATABASE %I SET jit = off', current_database()) \gexec
+-- A worker of a report would read the cluster by a connection, and so in a snapshot, of its own.
+SELECT format('ALTER DATABASE %I SET max_parallel_workers_per_gather = 0', current_database()) \gexec
 SELECT set_config('gathered.host', coalesce(nullif(:'gathered_host', ''), (SELECT nodename FROM pg_dist_node WHERE groupid = 0)), true),
     set_config('gathered.port', coalesce(nullif(:'gathered_port', ''), (SELECT nodeport FROM pg_dist_node WHERE groupid = 0)::text), true),
     set_config('gathered.password', :'gathered_password', true) \g /dev/null

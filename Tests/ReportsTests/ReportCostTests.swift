@@ -282,6 +282,59 @@ import Testing
         }
     }
 
+    /// A large batch of the past is counted in shares, by as many workers as the server lends. None of it may be left out, or
+    /// counted twice, and they must be asked for in a way that lets workers take them.
+    @Test func reportOfThePast_ofALargeBatch_isCountedInSharesAndSaysTheSame() async throws {
+        try await Self.withFilled { owner in
+            // Something is wrong on either side of each bound.
+            try await owner.script(
+                "UPDATE repricer.charges SET price_milliunits = 11990 WHERE transaction_id LIKE '%-3' AND bucket % 7 IN (0, 6)"
+            )
+            let at = try await owner.query(
+                "SELECT max(recorded_at)::text AS at FROM repricer.charges"
+            )
+            .one().text("at")
+            let names = ["revenue_impact", "charge_exception", "revenue_bridge", "reconciliation"]
+            func rows(workers: Int) async throws -> [String] {
+                try await owner.script("SET max_parallel_workers_per_gather = \(workers)")
+                var found: [String] = []
+                for name in names {
+                    found += try await owner.query(
+                        "SELECT v::text AS row FROM report.\(unsafe: name)_as_of('\(unsafe: at)') v ORDER BY 1"
+                    ).map { "\(name) \(try $0.text("row"))" }
+                }
+                return found
+            }
+            let atOnce = try await rows(workers: 0)
+
+            #expect(atOnce.count { $0.hasPrefix("charge_exception") } > Self.changes / 7)
+            #expect(atOnce.count { $0.hasPrefix("revenue_bridge") } > 1)
+            #expect(try await rows(workers: 2) == atOnce)
+            for share in [
+                "repricer.live_change_figures_share_at('\(at)', NULL, 0, 63)",
+                "repricer.live_charge_exceptions_share_at('\(at)', NULL, 0, 63)",
+                "repricer.moves_of_at('\(at)', '{1}', '{\(at)}', NULL)",
+            ] {
+                let plan = try await owner.query(
+                    "EXPLAIN SELECT * FROM \(unsafe: share) UNION ALL SELECT * FROM \(unsafe: share)"
+                ).map { try $0.text("QUERY PLAN") }.joined(separator: "\n")
+                #expect(plan.contains("Parallel Append"), "\(plan)")
+            }
+            for (function, bound, wrong) in [
+                ("live_change_figures_of_batch_at(timestamptz, uuid)", "21, 41", "22, 41"),
+                ("live_charge_exceptions_of_batch_at(timestamptz, uuid)", "42, 63", "41, 63"),
+                ("bridge_moves_at(timestamptz, uuid)", "v_second + 1:", "v_second + 2:"),
+            ] {
+                let text = try await owner.query(
+                    "SELECT pg_get_functiondef('repricer.\(unsafe: function)'::regprocedure) AS text"
+                ).one().text("text")
+                try await owner.script("BEGIN; " + text.replacing(bound, with: wrong))
+                #expect(try await rows(workers: 2) != atOnce, "\(function)")
+                try await owner.script("ROLLBACK")
+            }
+        }
+    }
+
     /// Before all this was recorded, and now.
     private static func instants(
         _ owner: PostgresConnection

@@ -138,6 +138,34 @@ import Testing
     }
 
     @Test(arguments: [
+        ("127.0.0.1:9000", "127.0.0.1:9000", true), ("127.0.0.1:8081", nil, true),
+        ("0.0.0.0:9000", "127.0.0.1:9000", true), ("[::1]:9000", "[::]:9000", true),
+        ("127.0.0.1:9000", "[::1]:9000", false), ("127.0.0.1:0", "127.0.0.1:0", false),
+        ("127.0.0.1:8081", "off", false),
+    ])
+    func listeners_ofOnePort_areRefusedTogether(
+        _ listen: String, _ pages: String?, _ isRefused: Bool
+    ) throws {
+        var values = ["REPRICER_LISTEN": listen, "REPRICER_PAGES_TOKEN_FILE": "/pages.token"]
+        values["REPRICER_PAGES_LISTEN"] = pages
+
+        let problems = try read(values).problems
+
+        #expect(problems.map(\.subject) == (isRefused ? ["REPRICER_PAGES_LISTEN"] : []))
+        #expect(
+            problems.allSatisfy { $0.wrong.contains("is taken by REPRICER_LISTEN (\(listen))") })
+    }
+
+    @Test(arguments: ["REPRICER_WEBHOOK_URL", "REPRICER_API_BASE_URL"])
+    func password_inAnAddress_isRefusedAndNotShown(_ variable: String) throws {
+        let configuration = try read([variable: "https://caller:Sesame1@hooks.example.com/in"])
+
+        #expect(configuration.problems.map(\.subject).contains(variable))
+        #expect(!configuration.problems.description.contains("Sesame1"))
+        #expect(!configuration.entries.compactMap(\.shown).joined().contains("Sesame1"))
+    }
+
+    @Test(arguments: [
         ("https://127.0.0.1:9090", true), ("https://localhost:9090", true),
         ("http://[::1]:9090", true), ("https://127.0.0.1.example.com", false),
         ("https://localhost.example.com", false), ("https://api.storekit.apple.com", false),

@@ -31,6 +31,9 @@ package struct Configuration: Sendable {
         /// Whether only this machine reaches it.
         var isLoopback: Bool { AddressList.isLoopback(host) }
 
+        /// Whether it takes the port of every address that this machine has.
+        var isEverywhere: Bool { host == "0.0.0.0" || host == "::" }
+
         /// As it is written: `HOST:PORT`.
         var text: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
     }

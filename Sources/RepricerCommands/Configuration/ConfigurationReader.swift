@@ -77,10 +77,12 @@ struct ConfigurationReader {
             }
             return fallback.flatMap(read)
         }
-        note(variable, value, source)
+        // An address may hold somebody's password, though none of ours takes one.
+        let shown = ConnectionString.withoutPasswordInURI(value)
+        note(variable, shown, source)
         if let result = read(value) { return result }
         complain(
-            variable, source, ("\(quoted(value)) \(wrong)", remedy ?? variable.remedyWhenMissing))
+            variable, source, ("\(quoted(shown)) \(wrong)", remedy ?? variable.remedyWhenMissing))
         return nil
     }
 
@@ -150,6 +152,7 @@ struct ConfigurationReader {
             remedy: "write HOST:PORT, as 127.0.0.1:8081, or off"
         ) { text in text == "off" ? .some(nil) : BaseURL.address(text).map(Optional.some) }
         result.pagesListen = pages ?? nil
+        refuseOneAddress()
         result.pagesTokenFile = secretFile(
             .pagesTokenFile, isRequired: result.pagesListen.map { !$0.isLoopback } ?? false)
         result.trustedProxies = value(
@@ -168,6 +171,20 @@ struct ConfigurationReader {
             .addressShare, default: "25", "is no percentage from 1 to 100",
             remedy: "write a whole number, as 25"
         ) { text in Int(text).flatMap { (1...100).contains($0) ? $0 : nil } }
+    }
+
+    /// The second listener of a port would end the service as it starts.
+    private mutating func refuseOneAddress() {
+        guard let first = result.listen, let second = result.pagesListen, first.port > 0,
+            first.port == second.port,
+            first.host == second.host || [first, second].contains(where: \.isEverywhere)
+        else { return }
+        complain(
+            .pagesListen, settings.value(Variable.pagesListen.rawValue)?.source,
+            (
+                "\(quoted(second.text)) is taken by REPRICER_LISTEN (\(first.text))",
+                "give each a port of its own"
+            ))
     }
 
     private mutating func rate(_ variable: Variable, production: Int) -> Configuration.CallRate? {

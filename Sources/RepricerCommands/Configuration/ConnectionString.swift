@@ -22,8 +22,11 @@ enum ConnectionString {
         return withoutPasswordInPairs(text)
     }
 
-    private static func withoutPasswordInURI(_ text: String) -> String {
-        // It goes up to the second slash; the caller has checked the scheme.
+    /// `SCHEME://USER:PASSWORD@HOST…` with the password replaced, and any other text as it is.
+    static func withoutPasswordInURI(_ text: String) -> String {
+        guard let colon = text.firstIndex(of: ":"), text[colon...].hasPrefix("://") else {
+            return text
+        }
         let scheme = text.prefix { $0 != ":" } + "://"
         var rest = text.dropFirst(scheme.count)
         var query = ""

@@ -28,7 +28,11 @@ extension Commands {
             return try await printAnswer(to: id, of: subscription, invocation, configuration)
         }
         let stored = try await invocation.withPool(configuration) { pool in
-            try await pool.withTransaction { try EvidenceQueries.stored(id, on: $0) }
+            try await pool.withTransaction { connection in
+                // Apple writes ids in small letters, and what people copy from may write them in capitals.
+                try EvidenceQueries.stored(id, on: connection)
+                    ?? EvidenceQueries.stored(id.lowercased(), on: connection)
+            }
         }
         guard let stored else {
             guard !id.hasPrefix("status:") else {
