@@ -158,17 +158,21 @@ package struct Row: Sendable {
         } ?? nil
     }
 
-    /// The text form of each column, in their order; nil for NULL. It serves who reads all columns of many rows.
-    package func textsOrNil(
-        _ text: (_ field: Int, _ bytes: UnsafeBufferPointer<UInt8>) -> String
-    ) -> [String?] {
-        (0..<PQnfields(handle.pointer)).map { field in
+    /// Gives the bytes of each column's text form, in their order, or nil for NULL. They stay as long as the call. It serves
+    /// who reads all columns of many rows.
+    package func forEachCell(
+        _ body: (_ field: Int, _ bytes: UnsafeBufferPointer<UInt8>?) -> Void
+    ) {
+        for field in 0..<PQnfields(handle.pointer) {
             guard PQgetisnull(handle.pointer, index, field) == 0,
                 let start = PQgetvalue(handle.pointer, index, field)
-            else { return nil }
+            else {
+                body(Int(field), nil)
+                continue
+            }
             let value = UnsafeRawBufferPointer(
                 start: start, count: Int(PQgetlength(handle.pointer, index, field)))
-            return value.withMemoryRebound(to: UInt8.self) { text(Int(field), $0) }
+            value.withMemoryRebound(to: UInt8.self) { body(Int(field), $0) }
         }
     }
 

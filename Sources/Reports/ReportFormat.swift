@@ -1,5 +1,4 @@
 import Facts
-import ServiceKit
 
 /// How a report is written.
 package enum ReportFormat: String, Hashable, Sendable, CaseIterable {
@@ -33,16 +32,19 @@ package struct ReportRenderer: Sendable {
     package mutating func begin(_ columns: [ReportColumn]) -> String {
         gathered.columns = columns
         return switch format {
-        case .csv: csv([columns.map(\.name)], areTexts: columns.map { _ in false })
+        case .csv: CSVRows.header(columns)
         case .json: json.opening
         case .table, .html: ""
         }
     }
 
+    package mutating func add(_ page: ReportPage) -> String {
+        format == .csv ? CSVRows.text(page, gathered.columns) : add(page.texts)
+    }
+
     package mutating func add(_ rows: [[String?]]) -> String {
         switch format {
-        case .csv:
-            return csv(rows, areTexts: gathered.columns.map { $0.kind == .text })
+        case .csv: return CSVRows.text(rows, gathered.columns)
         case .json: return json.objects(rows, columns: gathered.columns)
         case .table, .html:
             gathered.rows += rows
@@ -61,39 +63,6 @@ package struct ReportRenderer: Sendable {
                 body: "<section>\(gathered.html().markup)</section>\n")
         }
     }
-}
-
-/// Writes RFC 4180: CRLF, and quotes only where needed. NULL is an empty cell, and an empty text is `""`. It works on
-/// bytes, because there are millions of cells.
-private func csv(_ rows: [[String?]], areTexts: [Bool]) -> String {
-    var bytes: [UInt8] = []
-    // As much as the rows of most reports have.
-    bytes.reserveCapacity(rows.count * 512)
-    for row in rows {
-        for (index, cell) in row.enumerated() {
-            if index > 0 { bytes.append(UInt8(ascii: ",")) }
-            guard var cell else { continue }
-            if index < areTexts.count, areTexts[index] { cell = SpreadsheetText.cell(cell) }
-            cell.withUTF8 { appendField($0, to: &bytes) }
-        }
-        bytes += [13, 10]
-    }
-    return String(decoding: bytes, as: UTF8.self)
-}
-
-private func appendField(_ cell: UnsafeBufferPointer<UInt8>, to bytes: inout [UInt8]) {
-    let quote = UInt8(ascii: "\"")
-    let space = UInt8(ascii: " ")
-    let needsQuotes =
-        cell.isEmpty || cell.first == space || cell.last == space
-        || cell.contains { $0 == quote || $0 == UInt8(ascii: ",") || $0 == 13 || $0 == 10 }
-    guard needsQuotes else { return bytes.append(contentsOf: cell) }
-    bytes.append(quote)
-    for byte in cell {
-        if byte == quote { bytes.append(quote) }
-        bytes.append(byte)
-    }
-    bytes.append(quote)
 }
 
 /// A whole report, for people, who do not read a million rows.

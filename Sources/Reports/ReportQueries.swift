@@ -81,13 +81,13 @@ package struct ReportStore: Sendable {
         }
     }
 
-    /// Gives the columns once, then the rows page by page: cells as text, and nil for NULL.
+    /// Gives the columns once, then the rows page by page.
     ///
     /// Throws a `ReportError`, or what the two closures throw.
     package func read(
         _ query: ReportQuery,
         columns: @escaping @Sendable ([ReportColumn]) throws -> Void,
-        page: @escaping @Sendable ([[String?]]) throws -> Void
+        page: @escaping @Sendable (ReportPage) throws -> Void
     ) async throws {
         if let batchID = query.batchID {
             guard query.name.hasBatches else { throw ReportError.hasNoBatches(query.name) }
@@ -145,7 +145,7 @@ private let noBatch = "00000000-0000-0000-0000-000000000000"
 
 private func readSnapshot(
     _ query: ReportQuery, on connection: isolated PostgresConnection,
-    columns: ([ReportColumn]) throws -> Void, page: @Sendable ([[String?]]) throws -> Void
+    columns: ([ReportColumn]) throws -> Void, page: @Sendable (ReportPage) throws -> Void
 ) async throws {
     // All rows are read, so the plan must be best for all and not for the first row. No report runs long enough to
     // repay compiling its many expressions.
@@ -188,7 +188,6 @@ private func readSnapshot(
     guard !known.isEmpty else { throw ReportError.notReadable(query.name) }
     try columns(known)
     _ = try connection.execute(declareCursor(query, columns: known))
-    let areInstants = known.map { $0.kind == .instant }
     let fetch: SQL = """
         -- name: fetchReportRows
         FETCH FORWARD \(unsafe: "\(ReportStore.pageRows)") FROM report_rows
@@ -196,8 +195,8 @@ private func readSnapshot(
     var next = try connection.query(fetch)
     while !next.isEmpty {
         // One page is written while the server makes the next one.
-        let rows = next
-        async let written: Void = write(rows, areInstants: areInstants, to: page)
+        let rows = ReportPage(next, columns: known)
+        async let written: Void = write(rows, to: page)
         next = try connection.query(fetch)
         try await written
     }
@@ -205,49 +204,9 @@ private func readSnapshot(
 
 /// Hands one page over, away from the connection's thread.
 private func write(
-    _ rows: Rows, areInstants: [Bool], to page: @Sendable ([[String?]]) throws -> Void
+    _ rows: ReportPage, to page: @Sendable (ReportPage) throws -> Void
 ) async throws {
-    try page(
-        rows.map { row in
-            row.textsOrNil { field, bytes in
-                areInstants[field] ? instantCell(bytes) : String(decoding: bytes, as: UTF8.self)
-            }
-        })
-}
-
-/// `2026-12-01T00:00:00.500Z` of what PostgreSQL writes in UTC, with three digits of a second or six, as it needs them; the
-/// server takes five times as long for it. Any other text, as `infinity`, stays.
-func instantCell(_ text: UnsafeBufferPointer<UInt8>) -> String {
-    let zone: StaticString = "+00"
-    // PostgreSQL writes at most 32 bytes. There are millions of cells, so that each is allocated once.
-    guard text.count > zone.utf8CodeUnitCount, text.count <= 40,
-        text.suffix(zone.utf8CodeUnitCount).elementsEqual(zone.description.utf8)
-    else { return String(decoding: text, as: UTF8.self) }
-    return String(unsafeUninitializedCapacity: 48) { cell in
-        instantBytes(text.dropLast(zone.utf8CodeUnitCount), to: cell)
-    }
-}
-
-/// Writes the local time of an instant as RFC 3339 has it, and returns how many bytes that are: at most eight more.
-private func instantBytes(
-    _ local: Slice<UnsafeBufferPointer<UInt8>>, to cell: UnsafeMutableBufferPointer<UInt8>
-) -> Int {
-    var count = 0
-    func append(_ byte: UInt8) {
-        cell[count] = byte
-        count += 1
-    }
-    // PostgreSQL writes no zeros at the end, and at most six digits.
-    var digits: Int?
-    for byte in local {
-        append(byte == UInt8(ascii: " ") ? UInt8(ascii: "T") : byte)
-        digits = byte == UInt8(ascii: ".") ? 0 : digits.map { $0 + 1 }
-    }
-    if let digits, digits <= 6 {
-        for _ in digits..<(digits > 3 ? 6 : 3) { append(UInt8(ascii: "0")) }
-    }
-    append(UInt8(ascii: "Z"))
-    return count
+    try page(rows)
 }
 
 private func reportColumns(
@@ -283,7 +242,7 @@ private func columnKind(_ type: String) -> ReportColumn.Kind {
     }
 }
 
-/// The cursor whose cells leave the server as the report shows them, with instants as `instantCell` reads them.
+/// The cursor whose cells leave the server as the report shows them, with instants as `ReportPage` reads them.
 private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL {
     let cells = columns.map { column in
         let name = "\"\(column.name)\""

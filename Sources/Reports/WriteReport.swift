@@ -31,7 +31,10 @@ package func readTable(_ query: ReportQuery, from store: ReportStore) async thro
     try await store.read(
         query,
         columns: { columns in table.state.withLock { $0.columns = columns } },
-        page: { rows in table.state.withLock { $0.rows += rows } })
+        page: { rows in
+            let texts = rows.texts
+            table.state.withLock { $0.rows += texts }
+        })
     return table.state.withLock { $0 }
 }
 

@@ -13,12 +13,17 @@ package enum SpreadsheetText {
 
     /// Whether a spreadsheet would run it. It compares bytes, because a line end of two is one Character. A text that
     /// begins like an escaped one counts too, so that each text is read back as it was.
-    private static func wouldRun(_ text: String) -> Bool {
-        guard let first = text.utf8.first(where: { $0 != UInt8(ascii: "'") }) else { return false }
+    package static func wouldRun(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard let first = text.first(where: { $0 != UInt8(ascii: "'") }) else { return false }
         switch first {
         case UInt8(ascii: "="), UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "@"), 9, 10, 13:
             return true
         default: return false
         }
+    }
+
+    private static func wouldRun(_ text: String) -> Bool {
+        var text = text
+        return text.withUTF8 { wouldRun($0) }
     }
 }

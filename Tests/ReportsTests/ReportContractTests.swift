@@ -186,7 +186,7 @@ import Testing
             page: { rows in
                 pages.state.withLock { state in
                     state.sizes.append(rows.count)
-                    state.lines += rows.compactMap { $0[state.line] }
+                    state.lines += rows.texts.compactMap { $0[state.line] }
                 }
             })
         await pool.close()
