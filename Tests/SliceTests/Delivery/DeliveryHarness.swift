@@ -163,12 +163,14 @@ struct DeliveryHarness {
         retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0),
         leaseFor: Duration = CallEngine.Limits().leaseFor,
         perSecond: Double? = Scheduler.Limits().changePricePerSecond,
+        statusPerSecond: Double = Scheduler.Limits().statusPerSecond,
         perClaim: Int = Scheduler.Limits().requestsPerClaim,
         wait: @escaping CallPermitSource.Wait = { _ in }
     ) -> Scheduler {
         var limits = Scheduler.Limits()
         limits.requestsPerClaim = perClaim
         limits.changePricePerSecond = perSecond
+        limits.statusPerSecond = statusPerSecond
         limits.retry = retry
         var engine = CallEngine.Limits()
         engine.leaseFor = leaseFor

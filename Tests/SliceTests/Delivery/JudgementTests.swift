@@ -352,7 +352,8 @@ import Testing
         let harness = try await Harness.make()
         _ = try await harness.submitRows(1...60)
         harness.store.setAnswers([], nil, all: .refused(.checkStatus, code: code))
-        let scheduler = harness.scheduler()
+        // The clock stands still in a round, and the permits of its next second would never come.
+        let scheduler = harness.scheduler(perSecond: 1000, statusPerSecond: 1000)
 
         for _ in 0..<8 {
             try await harness.deliver(scheduler)
