@@ -153,6 +153,7 @@ actor ClientConnection {
                 guard .now < deadline else { throw StreamError.timedOut }
                 bytes = try stream.read(until: deadline)
             } catch {
+                if let answer = answerWithoutBody(parser) { return answer }
                 throw Self.failure(error, mayHaveArrived)
             }
             do throws(HTTPParseError) {
@@ -163,6 +164,7 @@ actor ClientConnection {
                     return response.response
                 }
             } catch {
+                if let answer = answerWithoutBody(parser) { return answer }
                 throw Self.failure(error, mayHaveArrived)
             }
             guard !bytes.isEmpty else {
@@ -171,6 +173,15 @@ actor ClientConnection {
                     requestMayHaveArrived: mayHaveArrived)
             }
         }
+    }
+
+    /// What came before the body failed, where nobody asks for that. The connection is of no further use.
+    private func answerWithoutBody(_ parser: MessageParser) -> HTTPResponse? {
+        guard !limits.isBodyNeeded, !interrupter.isInterrupted, let head = parser.head,
+            case .response(let status) = head.start
+        else { return nil }
+        drop()
+        return HTTPResponse(status: status, headers: head.headers, body: [])
     }
 
     private static func message(

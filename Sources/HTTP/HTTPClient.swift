@@ -12,6 +12,8 @@ package struct HTTPClientLimits: Sendable {
     package var requestDeadline = Duration.seconds(30)
     package var responseHeadBytesMax = 32 * 1024
     package var responseBytesMax = 4 << 20
+    /// False where the status alone is of interest: a body that is too large, cut off, late or malformed does not matter then.
+    package var isBodyNeeded = true
     /// How long a connection may lie unused before it is not used again.
     package var idleTimeout = Duration.seconds(50)
 

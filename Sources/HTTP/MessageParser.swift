@@ -47,6 +47,8 @@ struct MessageParser: Sendable {
     private var extensionBytes = 0
     private var headers = HTTPHeaders()
     private var body: [UInt8] = []
+    /// The head of the message whose body is being read, or cannot be.
+    private(set) var head: MessageHead?
 
     init(role: Role, limits: MessageLimits) {
         self.role = role
@@ -174,6 +176,7 @@ struct MessageParser: Sendable {
             head = try MessageHead.request(start, minorVersion: minorVersion, headers: headers)
         }
         body = []
+        self.head = head
         switch head.framing {
         case .length(let count):
             guard count <= limits.bodyBytesMax else { throw Self.bodyTooLarge }
@@ -230,6 +233,7 @@ struct MessageParser: Sendable {
 
     private mutating func finished(_ head: MessageHead) -> Event {
         phase = .startLine
+        self.head = nil
         prefaces = 0
         // A connection that waits holds no buffer.
         if position == buffer.count {

@@ -129,6 +129,42 @@ import Testing
         #expect(error.requestMayHaveArrived)
     }
 
+    /// Whoever asks for the status alone has it with the head, whatever becomes of the body; the next request has a connection
+    /// of its own. What has no whole head has no status.
+    @Test(arguments: broken)
+    func client_thatNeedsNoBody_takesTheStatusOfABrokenResponse(
+        text: String, code: HTTPClientError.Code
+    ) async throws {
+        let good = "HTTP/1.1 204 No Content\r\n\r\n"
+        let server = try ScriptedServer([[.answer(text)], [.answer(good)]])
+        let client = try client(server.port) {
+            $0.responseBytesMax = 1000
+            $0.isBodyNeeded = false
+        }
+        let isHeadWhole =
+            text.contains("\r\n\r\n") && code != .malformedResponse && text.utf8.count < 30_000
+
+        if isHeadWhole {
+            #expect(try await client.send(Self.get).status == 200)
+        } else {
+            #expect(try await failure(client).code == code)
+        }
+        #expect(try await client.send(Self.get).status == 204)
+    }
+
+    @Test func client_thatNeedsNoBody_doesNotFailWhereItIsLate() async throws {
+        let server = try ScriptedServer([
+            [.answer("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok"), .silence]
+        ])
+        defer { server.stop() }
+        let client = try client(server.port) {
+            $0.requestDeadline = .seconds(2)
+            $0.isBodyNeeded = false
+        }
+
+        #expect(try await client.send(Self.get).status == 200)
+    }
+
     @Test func client_withoutAnAnswer_timesOut() async throws {
         let server = try ScriptedServer([[.silence], [.silence], [.silence]])
         defer { server.stop() }

@@ -157,6 +157,21 @@ import Testing
         #expect(own.output.contains(#""calls_per_thousand_seconds":7000"#))
     }
 
+    @Test(arguments: ["plan", "status", "show", "approve"])
+    func command_withARateThatIsNone_reckonsWithNoOther(verb: String) async throws {
+        let office = try await Office()
+        let file = try office.file(Self.good)
+        _ = await run("submit", file, "--name", "spring", environment: office.ana)
+
+        let outcome = await run(
+            verb, verb == "plan" ? file : "spring",
+            environment: office.ana.merging(["REPRICER_CHANGE_PRICE_RATE": "fast"]) { _, new in new
+            })
+
+        #expect(outcome.code == .failed)
+        #expect(outcome.messages.contains("REPRICER_CHANGE_PRICE_RATE: \"fast\" is no number"))
+    }
+
     @Test func undo_beforeTheApproval_saysOnceWhatHoldsForAll() async throws {
         let office = try await Office()
         let connection = try await TestDatabase.connect()

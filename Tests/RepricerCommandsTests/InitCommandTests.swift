@@ -100,6 +100,29 @@ import Testing
         #expect(!files.fileExists(atPath: folder.path + "/half/service.env"))
     }
 
+    @Test(arguments: [
+        ("--analyst", "user"), ("--approver", "public"), ("--finance", "pg_monitor"),
+        ("--service", "repricer_service"), ("--owner", "postgres"),
+        ("--database", "postgresql://db.example.com/select"),
+    ])
+    func init_withANameThatPostgreSQLKeeps_writesNothing(option: String, name: String) async throws
+    {
+        let folder = try ScratchFolder()
+
+        var options = Self.options
+        if let place = options.firstIndex(of: option) {
+            options.removeSubrange(place...place + 1)
+        }
+
+        let outcome = await run(["init", "setup", option, name] + options) {
+            $0.workingDirectory = folder.path
+        }
+
+        #expect(outcome.code != .done)
+        #expect(outcome.messages.contains("cannot be \"\(name)\""), "\(outcome.messages)")
+        #expect(!FileManager.default.fileExists(atPath: folder.path + "/setup/service.env"))
+    }
+
     @Test func init_onATerminal_asksForTheRest_andAgainAfterAWrongAnswer() async throws {
         let folder = try ScratchFolder()
 

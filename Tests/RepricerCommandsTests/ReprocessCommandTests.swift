@@ -16,11 +16,11 @@ import Testing
             """
             INSERT INTO repricer.notifications (notification_uuid, received_at, type,
                 original_transaction_id, understood, unknown, signed_payload)
-            VALUES ('a', '2026-05-01Z', 'NEW', '1', false, '{type:NEW,field:transaction.gift}', 'x'),
-                ('b', '2026-05-02Z', 'DID_RENEW', '1', true, '{field:transaction.gift}', 'x');
+            VALUES ('a', '2026-01-01Z', 'NEW', '1', false, '{type:NEW,field:transaction.gift}', 'x'),
+                ('b', '2026-01-02Z', 'DID_RENEW', '1', true, '{field:transaction.gift}', 'x');
             INSERT INTO repricer.inbox
                 (original_transaction_id, bucket, notification_uuid, received_at, error)
-            VALUES ('1', repricer.bucket_of('1'), 'a', '2026-05-01Z', 'why'), ('1', repricer.bucket_of('1'), 'b', '2026-05-02Z', NULL);
+            VALUES ('1', repricer.bucket_of('1'), 'a', '2026-01-01Z', 'why'), ('1', repricer.bucket_of('1'), 'b', '2026-01-02Z', NULL);
             """)
         await owner.close()
     }
@@ -30,6 +30,13 @@ import Testing
 
         #expect(outcome.code == .usage)
         #expect(outcome.messages.contains("--since is needed"))
+    }
+
+    @Test func reprocess_ofATimeStillToCome_isAUsageError() async {
+        let outcome = await run("reprocess", "--since", "2999-01-01", environment: environment)
+
+        #expect(outcome.code == .usage)
+        #expect(outcome.messages.contains("--since 2999-01-01T00:00:00Z does not lie before now"))
     }
 
     @Test func reprocess_whenNothingIsStored_saysSo() async {
@@ -52,7 +59,7 @@ import Testing
         try await store()
 
         let outcome = await run(
-            "reprocess", "--since", "2026-05-02", "--json", environment: environment)
+            "reprocess", "--since", "2026-01-02", "--json", environment: environment)
 
         #expect(outcome.code == .failed)
         #expect(
@@ -69,10 +76,10 @@ import Testing
 
         #expect(text.output.contains("1 waiting, 1 quarantined, 1 not understood"))
         #expect(
-            text.output.contains("field    transaction.gift              2  2026-05-02T00:00:00Z"))
+            text.output.contains("field    transaction.gift              2  2026-01-02T00:00:00Z"))
         #expect(
             json.output.contains(
-                #""notifications":{"waiting":1,"quarantined":1,"not_understood":1,"unknown":[{"kind":"field","name":"transaction.gift","notifications":2,"last_received_at":"2026-05-02T00:00:00Z"},{"kind":"type","name":"NEW","notifications":1,"#
+                #""notifications":{"waiting":1,"quarantined":1,"not_understood":1,"unknown":[{"kind":"field","name":"transaction.gift","notifications":2,"last_received_at":"2026-01-02T00:00:00Z"},{"kind":"type","name":"NEW","notifications":1,"#
             ))
     }
 }

@@ -128,7 +128,9 @@ package struct Configuration: Sendable {
 extension Configuration {
     /// Adds what the database remembers, where the settings do not name it: the environment, and the rate at which the
     /// service calls. Who plans needs only the database.
+    /// What they name wrongly is refused: nobody reckons with another rate than the one that was meant.
     func completed(by pool: PostgresPool) async throws -> Configuration {
+        try checkIfSet(.changePriceRate, .environment)
         let namesRate = !entries.contains {
             $0.variable == .changePriceRate && $0.source == "default"
         }

@@ -16,8 +16,9 @@ struct LiveWebhook: WebhookPosting {
         limits.connectionsMax = 16
         limits.connectTimeout = .seconds(5)
         limits.requestDeadline = deadline
-        // What it says is of no interest.
+        // What it says beside its status is of no interest.
         limits.responseBytesMax = 64 * 1024
+        limits.isBodyNeeded = false
         client = try HTTPClient(baseURL: url.base, extraCAFile: caFile, limits: limits)
         target = url.target
     }

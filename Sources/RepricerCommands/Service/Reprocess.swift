@@ -1,5 +1,6 @@
 import Notifications
 import Postgres
+import Pricing
 import Reports
 import ServiceKit
 
@@ -22,7 +23,13 @@ extension Commands {
             throw UsageError("--since is needed: from when on to read, as 2026-12-01T00:00:00Z")
         }
         let isAll = invocation.arguments[reprocessAll]
-        return try await invocation.withPool(try invocation.configuration()) { pool in
+        let configuration = try invocation.configuration()
+        let now = try await invocation.now(configuration)
+        guard since < now.milliseconds else {
+            throw UsageError(
+                "--since \(Instant(milliseconds: since).text) does not lie before now, \(now.text)")
+        }
+        return try await invocation.withPool(configuration) { pool in
             try await pool.withConnection { try await ServiceRights.check(on: $0) }
             let log = invocation.log("reprocess", level: .info)
             let bar = invocation.progressBar

@@ -181,6 +181,9 @@ extension Commands {
                 return
                     "cannot be \(quoted(value)); a database user is of small letters, digits and _"
             }
+            guard !ReservedNames.holdsUser(value) else {
+                return "cannot be \(quoted(value)), which PostgreSQL or the schema uses itself"
+            }
             let others = users.map(\.option.name).filter { $0 != wish.option.name }
             return others.contains { answers[$0] == value }
                 ? "cannot be \(quoted(value)), who has another part already; each needs a user of its own"

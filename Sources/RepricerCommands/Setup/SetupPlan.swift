@@ -45,7 +45,9 @@ struct SetupPlan: Sendable {
             else { return nil }
             let rest = text.drop { $0 != ":" }.dropFirst(3)
             let path = rest.prefix { $0 != "?" }.drop { $0 != "/" }.dropFirst()
-            guard SetupPlan.isName(String(path)) else { return nil }
+            guard SetupPlan.isName(String(path)), !ReservedNames.holds(String(path)) else {
+                return nil
+            }
             uri = text
             name = String(path)
         }
