@@ -173,7 +173,7 @@ extension Commands {
         if wish.option.name == database.option.name {
             return SetupPlan.DatabaseAddress(value) == nil
                 ? "cannot be \(quoted(value)); write postgresql://HOST/NAME without user and password, NAME of small "
-                    + "letters, digits and _"
+                    + "letters, digits and _, and no word of SQL"
                 : nil
         }
         guard let variable = wish.variable else {

@@ -1,4 +1,4 @@
-/// Names that PostgreSQL takes for a database or a user in no statement that `init` writes.
+/// Names that no database and no user can have in the statements that `init` writes.
 enum ReservedNames {
     /// Words of SQL that are reserved in PostgreSQL 15 (its documentation, appendix C), with those that stand for a role.
     private static let words: Set<Substring> = Set(
@@ -18,9 +18,11 @@ enum ReservedNames {
         "repricer_finance_lead",
     ]
 
+    /// Whether a user can't have the name.
     static func holdsUser(_ name: String) -> Bool {
         holds(name) || name.hasPrefix("pg_") || roles.contains(name)
     }
 
+    /// Whether a database can't have the name.
     static func holds(_ name: String) -> Bool { words.contains(name[...]) }
 }
