@@ -547,8 +547,9 @@ CREATE TABLE repricer.webhook_deliveries (
 );
 CREATE INDEX webhook_deliveries_pending ON repricer.webhook_deliveries (aggregateid, position)
     WHERE state = 'pending';
-CREATE INDEX webhook_deliveries_due ON repricer.webhook_deliveries (next_attempt_at)
-    WHERE state = 'pending';
+-- The order in which events are due. Those behind one that waits have its next attempt, so that nobody reads them in vain.
+CREATE INDEX webhook_deliveries_due
+    ON repricer.webhook_deliveries ((coalesce(next_attempt_at, '-infinity')), position) WHERE state = 'pending';
 -- A gauge counts them every few seconds. Where no webhook is configured nothing is tried, and nothing is to be repaired.
 CREATE INDEX webhook_deliveries_given_up ON repricer.webhook_deliveries (settled_at)
     WHERE state = 'given_up' AND last_error <> 'no webhook was configured';

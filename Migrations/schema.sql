@@ -13213,7 +13213,7 @@ CREATE INDEX subscription_events_default_recorded_at_idx ON repricer.subscriptio
 
 CREATE INDEX subscriptions_customer ON repricer.subscriptions USING btree (app_account_token) WHERE (app_account_token IS NOT NULL);
 
-CREATE INDEX webhook_deliveries_due ON repricer.webhook_deliveries USING btree (next_attempt_at) WHERE (state = 'pending'::text);
+CREATE INDEX webhook_deliveries_due ON repricer.webhook_deliveries USING btree (COALESCE(next_attempt_at, '-infinity'::timestamp with time zone), "position") WHERE (state = 'pending'::text);
 
 CREATE INDEX webhook_deliveries_given_up ON repricer.webhook_deliveries USING btree (settled_at) WHERE ((state = 'given_up'::text) AND (last_error <> 'no webhook was configured'::text));
 

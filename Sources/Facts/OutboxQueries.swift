@@ -8,7 +8,7 @@ package enum OutboxQueries {
 
     /// The end of a statement whose CTE `moved` returns rows of `dependent_cancellations`. It writes an event for
     /// each, named after the state that it reached. The writer holds the locks of their subscriptions, so positions
-    /// never cross.
+    /// never cross. An event behind one that waits for its next attempt waits as long.
     package static func tellDependents(of ids: [String]) -> SQL {
         """
         , told AS (
@@ -40,8 +40,12 @@ package enum OutboxQueries {
             FROM moved m
             RETURNING aggregateid, bucket, position
         )
-        INSERT INTO repricer.webhook_deliveries (aggregateid, bucket, position)
-        SELECT aggregateid, bucket, position FROM told
+        INSERT INTO repricer.webhook_deliveries (aggregateid, bucket, position, next_attempt_at)
+        SELECT t.aggregateid, t.bucket, t.position, (
+            SELECT max(w.next_attempt_at) FROM repricer.webhook_deliveries w
+            WHERE w.aggregateid = t.aggregateid AND w.state = 'pending'
+                AND \(fragment: Bucket.isThat(of: ids, "w.bucket")))
+        FROM told t
         """
     }
 }

@@ -37,10 +37,13 @@ package enum WebhookQueries {
         return taken
     }
 
+    /// When an event `d` is due, as `webhook_deliveries_due` has it.
+    private static let dueAt: SQL = "coalesce(d.next_attempt_at, '-infinity')"
+
     /// The condition of an event `d` that is due, and the first of its subscription.
     private static func isDue(_ realNow: Int64) -> SQL {
         """
-        d.state = 'pending' AND (d.next_attempt_at IS NULL OR d.next_attempt_at <= \(timestamp: realNow))
+        d.state = 'pending' AND \(fragment: dueAt) <= \(timestamp: realNow)
             AND (d.lease_until IS NULL OR d.lease_until <= \(timestamp: realNow))
             AND NOT EXISTS (
                 SELECT 1 FROM repricer.webhook_deliveries e
@@ -77,7 +80,7 @@ package enum WebhookQueries {
                 SELECT d.aggregateid, d.bucket, d.position FROM repricer.webhook_deliveries d
                 WHERE \(fragment: isDue(realNow)) AND \(fragment: ServiceControlQueries.allowsThisProgram)
                     AND \(fragment: isThere("d.bucket"))
-                ORDER BY d.next_attempt_at NULLS FIRST, d.position LIMIT \(limit)
+                ORDER BY \(fragment: dueAt), d.position LIMIT \(limit)
                 FOR UPDATE OF d SKIP LOCKED
             ),
             taken AS (
@@ -112,7 +115,8 @@ package enum WebhookQueries {
         case abandoned(error: String)
     }
 
-    /// Stores how the attempt ended, unless another process has taken the event over.
+    /// Stores how the attempt ended, unless another process has taken the event over. The events behind one that waits
+    /// wait as long, so that nobody reads them in vain meanwhile.
     package static func settle(_ held: ClaimedDelivery, _ fate: Fate, at: Int64) -> SQL {
         let state: String
         let error: String?
@@ -124,8 +128,7 @@ package enum WebhookQueries {
             (state, error) = ("pending", text)
             nextAttemptAt = later
         }
-        return """
-            -- name: settleWebhook
+        let settled: SQL = """
             UPDATE repricer.webhook_deliveries SET state = \(state), last_error = \(error),
                 next_attempt_at = \(timestamp: nextAttemptAt), lease_until = NULL,
                 settled_at = CASE WHEN \(state)::text = 'pending' THEN NULL
@@ -133,6 +136,21 @@ package enum WebhookQueries {
             WHERE aggregateid = \(held.aggregateID) AND position = \(held.position)
                 AND \(fragment: Bucket.isThat(of: held.aggregateID))
                 AND fence = \(held.fence) AND state = 'pending'
+            """
+        guard let nextAttemptAt else {
+            return """
+                -- name: settleWebhook
+                \(fragment: settled)
+                """
+        }
+        return """
+            -- name: postponeWebhook
+            WITH settled AS (\(fragment: settled) RETURNING aggregateid, bucket, position)
+            UPDATE repricer.webhook_deliveries d SET next_attempt_at = \(timestamp: nextAttemptAt)
+            FROM settled s
+            WHERE d.aggregateid = s.aggregateid AND d.bucket = s.bucket AND d.position > s.position
+                AND d.state = 'pending' AND d.aggregateid = \(held.aggregateID)
+                AND \(fragment: Bucket.isThat(of: held.aggregateID, "d.bucket"))
             """
     }
 

@@ -24,7 +24,8 @@ package protocol WebhookPosting: Sendable {
 
 /// Delivers the events of the outbox: one after another for each subscription, many subscriptions side by side, from
 /// any number of replicas. An event that fails is tried again with growing waits for three days, and delays its own
-/// subscription alone. A receiver may get an event twice, when its answer was lost; the id shows it.
+/// subscription alone, even while the receiver lets it hang. A receiver may get an event twice, when its answer was
+/// lost; the id shows it.
 package struct WebhookSender: Service {
     package let name = "webhooks"
     private let pool: DatabasePool
@@ -34,10 +35,7 @@ package struct WebhookSender: Service {
     private let log: Log
     private let metrics: Metrics
     private let limits: Limits
-    /// The receiver is away: no event of a round arrives.
-    private let outage: Outage
-    /// Events are given up. One line says so, for after three days of a receiver that is away there are thousands.
-    private let loss: Outage
+    private let receiver: Receiver
 
     package struct Target: Sendable {
         package var posting: any WebhookPosting
@@ -51,7 +49,8 @@ package struct WebhookSender: Service {
     }
 
     package struct Limits: Sendable {
-        package var eventsPerRound = 16
+        /// How many events are out at once. Others are taken when a quarter of these places is free.
+        package var atOnce = 32
         /// The lease of one event, which is longer than a request may take.
         package var leaseFor: Duration = .seconds(20)
         /// How long after the lease an event may leave. An event whose turn comes later is left for another round.
@@ -65,7 +64,7 @@ package struct WebhookSender: Service {
         package var pruneFor: Duration = .seconds(5)
         package var pruneAgainAfter: Duration = .seconds(60)
         package var prunedPerTransaction = 1000
-        /// A delivery sooner than this after a failure ends no outage: the receiver may take some events and not others.
+        package var awayAfter: Duration = .seconds(10)
         package var quietFor: Duration = .seconds(60)
         package var idleWait: Duration = .seconds(1)
         package var errorCharactersMax = 300
@@ -88,70 +87,92 @@ package struct WebhookSender: Service {
             "repricer_webhooks_total", "Deliveries of events, by what became of them.",
             labels: ["result": ["delivered", "failed", "given_up"]])
         self.limits = limits
-        outage = Outage(
-            log: log, level: .warning,
-            failure: "the receiver of webhooks takes no event; each is tried again for three days",
-            recovery: "the receiver of webhooks takes events again", quietFor: limits.quietFor)
-        loss = Outage(
-            log: log,
-            failure: "a webhook is given up; `repricer outbox replay --given-up` sends it again",
-            recovery: "webhooks are delivered again", quietFor: limits.quietFor)
+        receiver = Receiver(log: log, awayAfter: limits.awayAfter, quietFor: limits.quietFor)
     }
 
     package func run() async throws {
-        var pruneAt = ContinuousClock.now
+        async let pruning: Void = Rounds(
+            log: log, failure: "old events of the outbox are not deleted; trying again",
+            failureWait: limits.idleWait
+        ).run { try await prune() ? limits.pruneEvery : limits.pruneAgainAfter }
         await Rounds(
             log: log, failure: "delivering webhooks failed; trying again",
             failureWait: limits.idleWait
-        ).run {
-            if ContinuousClock.now >= pruneAt {
-                let isDone = try await prune()
-                pruneAt = .now + (isDone ? limits.pruneEvery : limits.pruneAgainAfter)
+        ).run { try await round() == 0 ? limits.idleWait : .zero }
+        await pruning
+    }
+
+    private enum Step: Sendable {
+        case settled(Result<WebhookQueries.Fate, any Error>)
+        case timeToAsk
+    }
+
+    /// Delivers until no event is due and none is out, or until it is cancelled. Returns how many were tried.
+    package func round() async throws -> Int {
+        guard let target else { return 0 }
+        return try await withThrowingTaskGroup(of: Step.self) { group in
+            var (tried, out) = (0, 0)
+            var isTimed = false
+            var failure: (any Error)?
+            while true {
+                if failure == nil, !Task.isCancelled, limits.atOnce - out >= limits.atOnce / 4 {
+                    do {
+                        for event in try await takeDue(limit: limits.atOnce - out) {
+                            let takenAt = ContinuousClock.now
+                            group.addTask { await settled(event, to: target, takenAt: takenAt) }
+                            (tried, out) = (tried + 1, out + 1)
+                        }
+                    } catch { failure = error }
+                }
+                guard out > 0 else { break }
+                // While an answer is awaited, others may become due.
+                if !isTimed, !Task.isCancelled {
+                    isTimed = true
+                    group.addTask {
+                        // A cancelled wait asks at once, and is told not to.
+                        try? await Task.sleep(for: limits.idleWait)
+                        return .timeToAsk
+                    }
+                }
+                switch try await group.next() {
+                case .timeToAsk?: isTimed = false
+                case .settled(let result)?:
+                    out -= 1
+                    if case .failure(let error) = result { failure = failure ?? error }
+                case nil: out = 0
+                }
             }
-            return try await round() == 0 ? limits.idleWait : .zero
+            group.cancelAll()
+            if let failure { throw failure }
+            return tried
         }
     }
 
-    /// Delivers what is due once, and returns how many events were tried.
-    package func round() async throws -> Int {
-        guard let target else { return 0 }
+    private func takeDue(limit: Int) async throws -> [WebhookQueries.ClaimedDelivery] {
         if let sharedClock {
             try await pool.read { try sharedClock.follow($0) }
         }
         let realNow = realClock.nowMilliseconds()
-        let limits = limits
-        let started = ContinuousClock.now
-        let held = try await pool.withTransaction { connection in
+        let leaseUntil = realNow + limits.leaseFor.milliseconds
+        return try await pool.withTransaction { connection in
             try WebhookQueries.takeDue(
-                realNow: realNow, leaseUntil: realNow + limits.leaseFor.milliseconds,
-                limit: limits.eventsPerRound, on: connection)
+                realNow: realNow, leaseUntil: leaseUntil, limit: limit, on: connection)
         }
-        // This is not cancelled with the service, because an answer is stored before the process ends.
-        try await Task {
-            try await withThrowingTaskGroup(of: WebhookQueries.Fate.self) { group in
-                for event in held {
-                    group.addTask { try await deliver(event, to: target, started: started) }
-                }
-                var fates: [WebhookQueries.Fate] = []
-                var failure: (any Error)?
-                while let result = await group.nextResult() {
-                    switch result {
-                    case .success(let fate): fates.append(fate)
-                    case .failure(let error): failure = failure ?? error
-                    }
-                }
-                tell(fates)
-                if let failure { throw failure }
-            }
-        }.value
-        return held.count
+    }
+
+    /// It is not cancelled with the service, because an answer is stored before the process ends.
+    private func settled(
+        _ event: WebhookQueries.ClaimedDelivery, to target: Target,
+        takenAt: ContinuousClock.Instant
+    ) async -> Step {
+        .settled(await Task { try await deliver(event, to: target, takenAt: takenAt) }.result)
     }
 
     private func deliver(
-        _ event: WebhookQueries.ClaimedDelivery, to target: Target, started: ContinuousClock.Instant
+        _ event: WebhookQueries.ClaimedDelivery, to target: Target, takenAt: ContinuousClock.Instant
     ) async throws -> WebhookQueries.Fate {
         let fate: WebhookQueries.Fate
-        if ContinuousClock.now - started < limits.leavesWithin {
+        if ContinuousClock.now - takenAt < limits.leavesWithin {
             let body = Array(event.body.utf8)
             let answer = await target.posting.post(
                 WebhookMessage(
@@ -164,6 +185,7 @@ package struct WebhookSender: Service {
         }
         let now = realClock.nowMilliseconds()
         try await pool.write(WebhookQueries.settle(event, fate, at: now))
+        tell(fate)
         log.debug("webhook", ["event": event.eventID, "fate": "\(fate)"])
         return fate
     }
@@ -190,30 +212,20 @@ package struct WebhookSender: Service {
         return .retried(at: now + delay.milliseconds, error: error)
     }
 
-    private func tell(_ fates: [WebhookQueries.Fate]) {
-        var (arrived, failed) = (false, nil as String?)
-        for fate in fates {
-            let label: String
-            switch fate {
-            case .delivered:
-                label = "delivered"
-                arrived = true
-            case .retried(_, let error):
-                label = "failed"
-                if error != Self.noTurn { failed = failed ?? error }
-            case .abandoned(let error):
-                label = "given_up"
-                failed = failed ?? error
-                loss.note(error)
-            }
-            metrics.increment("repricer_webhooks_total", labels: ["result": label])
+    private func tell(_ fate: WebhookQueries.Fate) {
+        let label: String
+        switch fate {
+        case .delivered:
+            label = "delivered"
+            receiver.tookOne()
+        case .retried(_, let error):
+            label = "failed"
+            if error != Self.noTurn { receiver.failed(error) }
+        case .abandoned(let error):
+            label = "given_up"
+            receiver.gaveUp(error)
         }
-        if arrived {
-            outage.end()
-            loss.end()
-        } else if let failed {
-            outage.note(failed)
-        }
+        metrics.increment("repricer_webhooks_total", labels: ["result": label])
     }
 
     /// Deletes old events, and abandons those for which no webhook is configured. Returns whether none is left.

@@ -138,6 +138,79 @@ import Testing
         await harness.close()
     }
 
+    /// The receiver lets the event of one subscription hang. Those of the others go out meanwhile, what is written while
+    /// it hangs too.
+    @Test func webhook_oneHangs_allOthersAreDeliveredMeanwhile() async throws {
+        let harness = try await WebhookHarness.make([.held])
+        try await harness.write(["1"])
+        let sender = try harness.sender { $0.idleWait = .milliseconds(20) }
+        let round = Task { try await sender.round() }
+        try await eventually { harness.receiver.seen.count == 1 }
+
+        for _ in 0..<2 {
+            let known = harness.receiver.accepted.count
+            try await harness.write((0..<90).map { String(2 + $0 % 45) } + ["1"])
+            try await eventually { harness.receiver.accepted.count == known + 90 }
+        }
+
+        #expect(harness.receiver.seen.filter { $0.subscription == "1" }.count == 1)
+        harness.receiver.release()
+        #expect(try await round.value == 183)
+        #expect(harness.receiver.seen.filter { $0.subscription == "1" }.count == 3)
+        await harness.close()
+    }
+
+    /// Events behind one that waits for its next attempt wait as long, and are read by nobody meanwhile; then they follow.
+    @Test func webhook_behindOneThatWaits_isNotReadInVain() async throws {
+        let harness = try await WebhookHarness.make([.status(500)])
+        try await harness.write(["1", "1", "1"])
+        let sender = try harness.sender()
+
+        #expect(try await sender.round() == 1)
+
+        let connection = try await TestDatabase.connect()
+        let waiting = try await connection.query(
+            "SELECT next_attempt_at FROM repricer.webhook_deliveries ORDER BY position"
+        ).map { try $0.milliseconds("next_attempt_at") }
+        await connection.close()
+        #expect(waiting == Array(repeating: harness.clock.nowMilliseconds() + 1000, count: 3))
+        #expect(try await sender.round() == 0)
+        harness.clock.advance(by: .seconds(1))
+        #expect(try await sender.round() == 3)
+        #expect(harness.receiver.accepted.map(\.n) == [0, 1, 2])
+        await harness.close()
+    }
+
+    /// After hours without a receiver many events wait. Whoever takes some reads those that are due, in their order.
+    @Test func taking_amongManyThatWait_readsOnlyWhatIsDue() async throws {
+        let plans = try await TestDatabase.plans(settings: [:]) {
+            let harness = try await WebhookHarness.make()
+            let connection = try await TestDatabase.connect()
+            try await connection.script(
+                """
+                INSERT INTO repricer.outbox (aggregateid, bucket, position, aggregatetype, type, payload)
+                SELECT n::text, repricer.bucket_of(n::text), p, 'subscription', 'dependent_cancellation.confirmed', '{}'
+                FROM generate_series(1, 10000) n, generate_series(1, 2) p;
+                INSERT INTO repricer.webhook_deliveries (aggregateid, bucket, position, next_attempt_at)
+                SELECT aggregateid, bucket, position,
+                    now() + CASE WHEN aggregateid::integer > 100 THEN '1 hour' ELSE '-1 hour' END::interval
+                FROM repricer.outbox;
+                ANALYZE repricer.outbox;
+                ANALYZE repricer.webhook_deliveries
+                """)
+            await connection.close()
+            #expect(try await harness.sender().round() == 200)
+            await harness.close()
+        }.filter { $0.name == "takeDueWebhooks" }
+
+        #expect(plans.count > 3)
+        for plan in plans {
+            let scans = plan.scans.filter { $0.relation == "webhook_deliveries" }
+            #expect(scans.first?.index == "webhook_deliveries_due")
+            #expect(scans.allSatisfy { $0.hasKey }, "\(scans)")
+        }
+    }
+
     @Test func webhook_receiverAway_thenBack_losesNothing() async throws {
         let harness = try await WebhookHarness.make()
         try await harness.write(["1", "1"])
