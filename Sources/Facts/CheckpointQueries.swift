@@ -16,13 +16,13 @@ package enum CheckpointQueries {
         var checkpoints: [String: FoldCheckpoint] = [:]
         for row in rows {
             let stored = try SubscriptionQueries.read(row)
-            let rest = try row.stored("rest", CheckpointText.rest)
+            let rest = try row.stored("rest") as StoredCheckpoint
             checkpoints[stored.facts.originalTransactionID] = FoldCheckpoint(
                 before: Instant(milliseconds: try row.milliseconds("covers_before")),
                 facts: stored.facts, increases: stored.increases, seenSKUs: stored.seenSKUs,
                 foldedThrough: stored.foldedThrough, changes: rest.changes, money: rest.money,
                 cancellations: rest.cancellations, reenabledAt: rest.reenabledAt,
-                toldPeriods: rest.toldPeriods)
+                toldPeriods: rest.toldPeriods ?? [])
         }
         return checkpoints
     }
@@ -44,7 +44,7 @@ package enum CheckpointQueries {
             -- name: putCheckpoints
             INSERT INTO repricer.subscription_checkpoints (original_transaction_id, bucket, covers_before, rest)
             SELECT t.id, repricer.bucket_of(t.id), \(timestamp: before)::timestamptz, t.rest
-            FROM unnest(\(ids)::text[], \(jsons: checkpoints.map(CheckpointText.text))::jsonb[]) AS t (id, rest)
+            FROM unnest(\(ids)::text[], \(jsons: checkpoints.map { StoredJSON.text(StoredCheckpoint($0)) })::jsonb[]) AS t (id, rest)
             ON CONFLICT (original_transaction_id, bucket) DO UPDATE
                 SET covers_before = excluded.covers_before, rest = excluded.rest
             """,

@@ -139,7 +139,7 @@ package enum EventQueries {
     }
 
     private static func insert(_ events: [SubscriptionEvent]) -> SQL {
-        let statements = events.column { StatementText.text($0) }
+        let statements = events.column { StoredJSON.text($0) }
         return """
             INSERT INTO repricer.subscription_events
                 (original_transaction_id, signed_at, evidence_id, source, type, subtype, statement, bucket, recorded_at)
@@ -217,9 +217,7 @@ package enum EventQueries {
         // While retention is at work, a statement may stand in both tables.
         var seen: [String: Set<SubscriptionEvent.Key>] = [:]
         for row in rows {
-            let event = try row.stored("statement") { statement throws(JSONRecord.Fault) in
-                try StatementText.event(JSONRecord(statement))
-            }
+            let event: SubscriptionEvent = try row.stored("statement")
             let id = try row.text("original_transaction_id")
             guard seen[id, default: []].insert(event.key).inserted else { continue }
             events[id, default: []].append(event)

@@ -1,3 +1,4 @@
+import JSON
 package import Postgres
 package import Pricing
 
@@ -30,13 +31,13 @@ package struct RecentItems {
 
 extension Row {
     package func storedItems() throws -> [SubscriptionFacts.Item] {
-        try stored("items", StatementText.items)
+        try storedList("items")
     }
 
     func storedDetails(into facts: inout SubscriptionFacts) throws {
         // Most subscriptions have none.
         guard try decoded("signed_details", { _ in true }) != nil else { return }
-        let details = try stored("signed_details", StatementText.details)
+        let details: StoredDetails = try stored("signed_details")
         facts.transactionDetails = details.transaction
         facts.renewalDetails = details.renewal
         facts.addedSeats = details.addedSeats
@@ -45,13 +46,13 @@ extension Row {
     func storedRenames() throws -> [SubscriptionFacts.FormerName] {
         // Most subscriptions have none.
         guard try decoded("renames", { _ in true }) != nil else { return [] }
-        return try stored("renames", StatementText.renames)
+        return try storedList("renames")
     }
 
     package func storedIncreases() throws -> [RecordedIncrease] {
         // Most subscriptions have none, and a plan reads a million of them.
         if try decoded("increases", { $0.elementsEqual("[]".utf8) }) == true { return [] }
-        return try stored("increases", StatementText.increases)
+        return try storedList("increases")
     }
 }
 
@@ -76,5 +77,29 @@ extension [RecordedIncrease] {
             told[increase.sku] = increase.communicatedAt
         }
         return told
+    }
+}
+
+extension Row {
+    /// Reads the object that this program wrote to a JSON column.
+    func stored<Object: StoredObject>(_ column: String) throws -> Object {
+        try stored(column, StoredJSON.object)
+    }
+
+    /// Reads the list that this program wrote to a JSON column.
+    func storedList<Object: StoredObject>(_ column: String) throws -> [Object] {
+        try stored(column, StoredJSON.objects)
+    }
+
+    private func stored<Value>(
+        _ column: String, _ read: (JSONNode) throws(JSONRecord.Fault) -> Value
+    ) throws -> Value {
+        guard let bytes = try decoded(column, { Array($0) }), let node = JSONDocument.read(bytes)
+        else { throw FactsError.unreadable("\(column) is no JSON") }
+        do throws(JSONRecord.Fault) {
+            return try read(node)
+        } catch {
+            throw FactsError.unreadable("\(column): \(error)")
+        }
     }
 }

@@ -22,7 +22,8 @@ import Testing
                 .init(transactionID: "t2", purchasedAt: Self.at, seats: 1, isGivenBack: true),
             ])
 
-        let read = try StatementText.details(node(#require(StatementText.details(facts))))
+        let stored = try #require(StoredDetails(facts))
+        let read: StoredDetails = try StoredJSON.object(node(StoredJSON.text(stored)))
 
         #expect(read.addedSeats == facts.addedSeats)
         #expect(read.transaction.isEmpty && read.renewal.isEmpty)
@@ -38,10 +39,10 @@ import Testing
             doubtful,
         ]
 
-        #expect(try StatementText.renames(node(StatementText.text(renames))) == renames)
+        #expect(try StoredJSON.objects(node(StoredJSON.text(renames))) == renames)
         // One that was written before any was doubtful.
         let former = #"[{"from":"A","to":"A2","at":1772323200000}]"#
-        #expect(try StatementText.renames(node(former)) == Array(renames.prefix(1)))
+        #expect(try StoredJSON.objects(node(former)) == Array(renames.prefix(1)))
     }
 
     @Test func toldPeriods_areReadAsTheyWereWritten() throws {
@@ -59,10 +60,12 @@ import Testing
             seenSKUs: [], foldedThrough: nil, changes: [], money: [], cancellations: [],
             reenabledAt: [:], toldPeriods: periods)
 
-        #expect(
-            try CheckpointText.rest(node(CheckpointText.text(checkpoint))).toldPeriods == periods)
+        let text = StoredJSON.text(StoredCheckpoint(checkpoint))
+        let stored: StoredCheckpoint = try StoredJSON.object(node(text))
+        #expect(stored.toldPeriods == periods)
         // One that was written before periods were kept has none.
         let former = #"{"changes":[],"money":[],"cancellations":[],"reenabled":[]}"#
-        #expect(try CheckpointText.rest(node(former)).toldPeriods.isEmpty)
+        let read: StoredCheckpoint = try StoredJSON.object(node(former))
+        #expect(read.toldPeriods == nil)
     }
 }

@@ -11,13 +11,13 @@ import Testing
     }
 
     private func event(_ text: String) throws -> SubscriptionEvent {
-        try StatementText.event(JSONRecord(node(text)))
+        try StoredJSON.object(node(text))
     }
 
     @Test func statements_ofRandomStories_readBackAsWritten() throws {
         for seed in 0..<60 as Range<UInt64> {
             for told in RandomStory(seed: seed).events {
-                #expect(try event(StatementText.text(told)) == told)
+                #expect(try event(StoredJSON.text(told)) == told)
             }
         }
     }
@@ -27,9 +27,9 @@ import Testing
             let story = RandomStory(seed: seed)
             var stored = StoredSubscription(id: "1", changes: story.changes)
             stored.arrive(story.events)
-            let text = StatementText.text(stored.state.facts.items)
+            let text = StoredJSON.text(stored.state.facts.items)
 
-            #expect(try StatementText.items(node(text)) == stored.state.facts.items)
+            #expect(try StoredJSON.objects(node(text)) == stored.state.facts.items)
         }
     }
 
@@ -43,8 +43,8 @@ import Testing
                 refusedAt: Instant(milliseconds: 5)),
         ]
 
-        #expect(try StatementText.increases(node(StatementText.text(increases))) == increases)
-        #expect(StatementText.text([RecordedIncrease]()) == "[]")
+        #expect(try StoredJSON.objects(node(StoredJSON.text(increases))) == increases)
+        #expect(StoredJSON.text([RecordedIncrease]()) == "[]")
     }
 
     @Test func numbers_atTheirLimits_readBack() throws {
@@ -52,7 +52,7 @@ import Testing
             RecordedIncrease(sku: "A", price: $0)
         }
 
-        #expect(try StatementText.increases(node(StatementText.text(increases))) == increases)
+        #expect(try StoredJSON.objects(node(StoredJSON.text(increases))) == increases)
     }
 
     @Test func statement_withEveryKindOfCharacter_readsBack() throws {
@@ -61,7 +61,7 @@ import Testing
         told.ignored = ["a", "b"]
         told.transaction = TransactionStatement(period: "P1M", offerDiscountType: "FREE_TRIAL")
 
-        #expect(try event(StatementText.text(told)) == told)
+        #expect(try event(StoredJSON.text(told)) == told)
     }
 
     @Test func statement_ofV1_readsBack() throws {
@@ -73,7 +73,7 @@ import Testing
                 gracePeriodExpiresAt: Instant(milliseconds: 8),
                 expiresAt: Instant(milliseconds: 9)))
 
-        #expect(try event(StatementText.text(told)) == told)
+        #expect(try event(StoredJSON.text(told)) == told)
     }
 
     @Test(arguments: [

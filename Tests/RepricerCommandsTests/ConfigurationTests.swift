@@ -241,6 +241,22 @@ import Testing
         #expect(outcome.output.contains("REPRICER_KEY_FILE"))
     }
 
+    @Test(arguments: [
+        (
+            "https://h.example.com/a?token=s3&team=x",
+            "https://h.example.com/a?token=********&team=********"
+        ),
+        ("https://me:s3@h.example.com/a?s3", "https://me:********@h.example.com/a?********"),
+    ])
+    func configPrint_ofAnAddress_showsNoSecretInIt(address: String, shown: String) async {
+        let outcome = await run(
+            "config", "print",
+            environment: Self.complete.merging(["REPRICER_WEBHOOK_URL": address]) { $1 })
+
+        #expect(outcome.output.contains(shown))
+        #expect(!(outcome.output + outcome.messages).contains("s3"))
+    }
+
     @Test func envFile_whenMissing_isNamed() async {
         let outcome = await run("config", "print", "--env-file", "/nowhere/x.env")
 

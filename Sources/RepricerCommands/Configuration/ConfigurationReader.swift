@@ -77,8 +77,7 @@ struct ConfigurationReader {
             }
             return fallback.flatMap(read)
         }
-        // An address may hold somebody's password, though none of ours takes one.
-        let shown = ConnectionString.withoutPasswordInURI(value)
+        let shown = ConnectionString.withoutSecretsInAddress(value)
         note(variable, shown, source)
         if let result = read(value) { return result }
         complain(

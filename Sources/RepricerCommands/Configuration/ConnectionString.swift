@@ -22,8 +22,17 @@ enum ConnectionString {
         return withoutPasswordInPairs(text)
     }
 
+    /// An address of another program with its password and what its parameters say replaced, because a receiver of
+    /// webhooks may know its callers by one; and any other text as it is.
+    static func withoutSecretsInAddress(_ text: String) -> String {
+        withoutPasswordInURI(text) { _ in true }
+    }
+
     /// `SCHEME://USER:PASSWORD@HOST…` with the password replaced, and any other text as it is.
-    static func withoutPasswordInURI(_ text: String) -> String {
+    private static func withoutPasswordInURI(
+        _ text: String,
+        isSecret: (String) -> Bool = { secretKeys.contains($0.lowercased()) }
+    ) -> String {
         guard let colon = text.firstIndex(of: ":"), text[colon...].hasPrefix("://") else {
             return text
         }
@@ -31,7 +40,7 @@ enum ConnectionString {
         var rest = text.dropFirst(scheme.count)
         var query = ""
         if let mark = rest.firstIndex(of: "?") {
-            query = "?" + maskedParameters(rest[rest.index(after: mark)...])
+            query = "?" + masked(rest[rest.index(after: mark)...], isSecret)
             rest = rest[..<mark]
         }
         // The last @ ends the user, so that an unescaped one in a password does not show its end.
@@ -41,10 +50,12 @@ enum ConnectionString {
         return scheme + name + rest[at...] + query
     }
 
-    private static func maskedParameters(_ text: Substring) -> String {
-        text.split(separator: "&", omittingEmptySubsequences: false).map { pair in
+    private static func masked(_ parameters: Substring, _ isSecret: (String) -> Bool) -> String {
+        parameters.split(separator: "&", omittingEmptySubsequences: false).map { pair in
             let key = pair.prefix { $0 != "=" }
-            return secretKeys.contains(key.lowercased()) ? "\(key)=\(mask)" : String(pair)
+            guard isSecret(String(key)) else { return String(pair) }
+            // What has no name may be a secret itself.
+            return key.endIndex == pair.endIndex ? mask : "\(key)=\(mask)"
         }.joined(separator: "&")
     }
 
