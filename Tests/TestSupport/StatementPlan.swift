@@ -10,6 +10,8 @@ package struct StatementPlan: Sendable {
         package var index: String?
         /// It looks up a key, or a part of one.
         package var hasKey: Bool
+        /// It is done again for each row of something else.
+        package var isRepeated: Bool
     }
 
     /// The `-- name:` of the statement.
@@ -50,7 +52,7 @@ package struct StatementPlan: Sendable {
         return plan
     }
 
-    private mutating func add(_ node: [String: Any]) {
+    private mutating func add(_ node: [String: Any], isRepeated: Bool = false) {
         let below = node["Plans"] as? [[String: Any]] ?? []
         let kind = node["Node Type"] as? String ?? ""
         if let relation = node["Relation Name"] as? String, kind.hasSuffix("Scan"),
@@ -61,9 +63,13 @@ package struct StatementPlan: Sendable {
                 Scan(
                     relation: relation, kind: kind,
                     index: parts.lazy.compactMap { $0["Index Name"] as? String }.first,
-                    hasKey: parts.contains { $0["Index Cond"] != nil }))
+                    hasKey: parts.contains { $0["Index Cond"] != nil }, isRepeated: isRepeated))
         }
-        below.forEach { add($0) }
+        for child in below {
+            let place = child["Parent Relationship"] as? String
+            let isInner = kind == "Nested Loop" && place == "Inner"
+            add(child, isRepeated: place != "InitPlan" && (isRepeated || isInner))
+        }
     }
 }
 

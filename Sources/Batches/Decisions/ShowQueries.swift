@@ -58,7 +58,7 @@ package enum ShowQueries {
     }
 
     /// The figures of the stored plan, without what is held out, which no later fact changes. Its warnings are judged at
-    /// the instant of the plan.
+    /// the instant of the plan. It needs a transaction.
     package static func figures(
         of batchID: String, asOf now: Instant, on connection: isolated PostgresConnection
     ) throws -> BatchFigures {
@@ -135,6 +135,9 @@ package enum ShowQueries {
         from figures: inout BatchFigures, _ batchID: String,
         on connection: isolated PostgresConnection
     ) throws {
+        // Of a batch that was just stored the server has no statistics. It expects a few rows, and would go through the
+        // whole batch once for each of many.
+        try connection.sendLater(["SET LOCAL enable_nestloop = off"])
         let rows = try connection.query(
             """
             -- name: showSharedMoney
@@ -175,6 +178,7 @@ package enum ShowQueries {
                 UNION ALL SELECT c.currency, c.storefront, c.period WHERE NOT s.is_there) k
             GROUP BY 1, 2, 3, 4
             """)
+        try connection.sendLater(["SET LOCAL enable_nestloop = on"])
         for row in rows {
             let key = try moneyKey(row)
             figures.money[key]?.addAtRisk(
