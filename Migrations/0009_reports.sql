@@ -595,12 +595,12 @@ CROSS JOIN LATERAL (
 -- OFFSET 0 makes PostgreSQL go change by change, instead of reading all charges for those of a batch.
 CROSS JOIN LATERAL (
     SELECT k.*,
-        -- Two renewals were charged for one time. What a customer buys, an added seat too, does not count as one, and of
-        -- two the first may have been given back. What was bought takes the place of what was paid for before it.
-        NOT k.is_purchase AND coalesce(max(k.expires_at) FILTER (WHERE NOT k.is_purchase AND (k.refunded_milliunits = 0
+        -- Until when an earlier renewal paid. What a customer buys, an added seat too, does not count as one, and of two the
+        -- first may have been given back. What was bought takes the place of what was paid for before it.
+        max(k.expires_at) FILTER (WHERE NOT k.is_purchase AND (k.refunded_milliunits = 0
                 OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (
             PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > k.purchased_at + interval '1 minute', false) AS is_double,
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS renewed_until,
         max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
         (k.expires_at - k.purchased_at) / 2 AS half,
@@ -615,7 +615,13 @@ CROSS JOIN LATERAL (
     OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND c.effective_at <= h.purchased_at AS is_in_effect,
-        c.currency = h.currency AND (c.storefront = h.storefront OR h.storefront IS NULL) AS is_of_the_place
+        c.currency = h.currency AND (c.storefront = h.storefront OR h.storefront IS NULL) AS is_of_the_place,
+        -- Two renewals were charged for one time: this one pays for nothing that follows, or was charged in the middle of the
+        -- other. One that the App Store charges up to a day before its period begins is none of these.
+        NOT h.is_purchase AND coalesce(h.expires_at <= h.renewed_until AND h.purchased_at < h.renewed_until
+            OR h.purchased_at < h.renewed_until - interval '1 minute'
+                AND coalesce(h.renewed_until > least(h.purchased_at + interval '1 day', h.purchased_at + h.half)
+                    OR h.expires_at < h.renewed_until + h.half, true), false) AS is_double
 ) t
 CROSS JOIN LATERAL (
     SELECT
@@ -632,7 +638,7 @@ CROSS JOIN LATERAL (
         CASE
             WHEN h.price_milliunits * h.quantity > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity
                 THEN 'refunded'
-            WHEN h.is_double THEN 'double'
+            WHEN t.is_double THEN 'double'
             WHEN h.is_relisted THEN 'relisted'
             -- XXX: no statement told its currency, so that its number says nothing.
             WHEN h.currency <> c.currency AND (h.storefront = c.storefront OR h.currency = 'XXX') THEN 'wrong_currency'
@@ -3574,10 +3580,13 @@ BEGIN
         ('price_change', 'effective_at', 'The renewal at which the new price was first charged.'),
         ('price_change', 'ended_at', 'When the change became final.'),
         ('price_change', 'state_since_at', 'Since when it is in this state.'),
-        ('price_change', 'charged_renewals', 'Renewals charged at the new price and not refunded in full.'),
+        ('price_change', 'charged_renewals',
+            'Renewals charged at the new price and not refunded in full. What charge_exception names as double, or as after_end '
+            'while the change is in effect, counts until it is given back.'),
         ('price_change', 'first_charged_at', 'The first of these renewals.'),
         ('price_change', 'charged_total_milliunits', 'What these renewals charged.'),
-        ('price_change', 'charged_uplift_milliunits', 'What these renewals charged more than at the old price.'),
+        ('price_change', 'charged_uplift_milliunits',
+            'What these renewals charged more than at the old price; of one that was refunded in part, the share that was kept.'),
         ('price_change', 'undoes_change_id', 'The change that this one takes back; null: it is no undo.'),
         ('consent_funnel', 'sent', 'Changes that were sent to the App Store.'),
         ('consent_funnel', 'asked_for_consent', 'Changes for which the App Store asked for consent, told or not: nobody consents or declines unasked.'),
@@ -3594,10 +3603,14 @@ BEGIN
         ('consent_funnel', 'declined_basis_points', 'declined of asked_for_consent, likewise.'),
         ('consent_funnel', 'cancelled_basis_points', 'cancelled of sent, likewise.'),
         ('consent_funnel', 'effective_basis_points', 'effective of changes, likewise.'),
-        ('revenue_impact', 'charged_changes', 'Changes with at least one renewal charged at the new price.'),
-        ('revenue_impact', 'charged_renewals', 'Renewals charged at the new price and not refunded in full.'),
-        ('revenue_impact', 'old_total_milliunits', 'What these renewals would have charged at the old prices.'),
-        ('revenue_impact', 'new_total_milliunits', 'What these renewals charged.'),
+        ('revenue_impact', 'charged_changes',
+            'Changes with at least one renewal charged at the new price and not refunded in full.'),
+        ('revenue_impact', 'charged_renewals',
+            'Renewals charged at the new price and not refunded in full. What charge_exception names as double, or as after_end '
+            'while the change is in effect, counts until it is given back.'),
+        ('revenue_impact', 'old_total_milliunits',
+            'What these renewals would have charged at the old prices; of one that was refunded in part, the share that was kept.'),
+        ('revenue_impact', 'new_total_milliunits', 'What these renewals charged, less what was refunded.'),
         ('revenue_impact', 'uplift_milliunits',
             'new_total less old_total: collected so far, tax included; negative for decreases.'),
         ('revenue_impact', 'old_per_period_milliunits',

@@ -910,7 +910,7 @@ CREATE VIEW repricer.explained_charges AS
             k.refunded_milliunits,
             k.recorded_at,
             k.bought,
-            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + '00:01:00'::interval)), false)) AS is_double,
+            max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS renewed_until,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
             ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
             LEAST('1 day'::interval, ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
@@ -937,7 +937,8 @@ CREATE VIEW repricer.explained_charges AS
                   WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
-            ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
+            ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place,
+            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.renewed_until) AND (h.purchased_at < h.renewed_until)) OR ((h.purchased_at < (h.renewed_until - '00:01:00'::interval)) AND COALESCE(((h.renewed_until > LEAST((h.purchased_at + '1 day'::interval), (h.purchased_at + h.half))) OR (h.expires_at < (h.renewed_until + h.half))), true))), false)) AS is_double) t)
      CROSS JOIN LATERAL ( SELECT
                 CASE
                     WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
@@ -951,7 +952,7 @@ CREATE VIEW repricer.explained_charges AS
                 END AS explained_as,
                 CASE
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
-                    WHEN h.is_double THEN 'double'::text
+                    WHEN t.is_double THEN 'double'::text
                     WHEN h.is_relisted THEN 'relisted'::text
                     WHEN ((h.currency <> c.currency) AND ((h.storefront = c.storefront) OR (h.currency = 'XXX'::text))) THEN 'wrong_currency'::text
                     WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
@@ -3750,13 +3751,13 @@ COMMENT ON COLUMN report.price_change.ended_at IS 'When the change became final.
 
 COMMENT ON COLUMN report.price_change.state_since_at IS 'Since when it is in this state.';
 
-COMMENT ON COLUMN report.price_change.charged_renewals IS 'Renewals charged at the new price and not refunded in full.';
+COMMENT ON COLUMN report.price_change.charged_renewals IS 'Renewals charged at the new price and not refunded in full. What charge_exception names as double, or as after_end while the change is in effect, counts until it is given back.';
 
 COMMENT ON COLUMN report.price_change.first_charged_at IS 'The first of these renewals.';
 
 COMMENT ON COLUMN report.price_change.charged_total_milliunits IS 'What these renewals charged.';
 
-COMMENT ON COLUMN report.price_change.charged_uplift_milliunits IS 'What these renewals charged more than at the old price.';
+COMMENT ON COLUMN report.price_change.charged_uplift_milliunits IS 'What these renewals charged more than at the old price; of one that was refunded in part, the share that was kept.';
 
 COMMENT ON COLUMN report.price_change.undoes_change_id IS 'The change that this one takes back; null: it is no undo.';
 
@@ -5022,13 +5023,13 @@ COMMENT ON COLUMN report.revenue_impact.changes IS 'Number of price changes.';
 
 COMMENT ON COLUMN report.revenue_impact.effective IS 'Changes that took effect.';
 
-COMMENT ON COLUMN report.revenue_impact.charged_changes IS 'Changes with at least one renewal charged at the new price.';
+COMMENT ON COLUMN report.revenue_impact.charged_changes IS 'Changes with at least one renewal charged at the new price and not refunded in full.';
 
-COMMENT ON COLUMN report.revenue_impact.charged_renewals IS 'Renewals charged at the new price and not refunded in full.';
+COMMENT ON COLUMN report.revenue_impact.charged_renewals IS 'Renewals charged at the new price and not refunded in full. What charge_exception names as double, or as after_end while the change is in effect, counts until it is given back.';
 
-COMMENT ON COLUMN report.revenue_impact.old_total_milliunits IS 'What these renewals would have charged at the old prices.';
+COMMENT ON COLUMN report.revenue_impact.old_total_milliunits IS 'What these renewals would have charged at the old prices; of one that was refunded in part, the share that was kept.';
 
-COMMENT ON COLUMN report.revenue_impact.new_total_milliunits IS 'What these renewals charged.';
+COMMENT ON COLUMN report.revenue_impact.new_total_milliunits IS 'What these renewals charged, less what was refunded.';
 
 COMMENT ON COLUMN report.revenue_impact.uplift_milliunits IS 'new_total less old_total: collected so far, tax included; negative for decreases.';
 
@@ -6402,7 +6403,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.refunded_milliunits,
             k.recorded_at,
             k.bought,
-            ((NOT k.is_purchase) AND COALESCE((max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) > (k.purchased_at + 'PT1M'::interval)), false)) AS is_double,
+            max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS renewed_until,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
             ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
             LEAST('P1D'::interval, ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
@@ -6429,7 +6430,8 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                   WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
-            ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place) t)
+            ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place,
+            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.renewed_until) AND (h.purchased_at < h.renewed_until)) OR ((h.purchased_at < (h.renewed_until - 'PT1M'::interval)) AND COALESCE(((h.renewed_until > LEAST((h.purchased_at + 'P1D'::interval), (h.purchased_at + h.half))) OR (h.expires_at < (h.renewed_until + h.half))), true))), false)) AS is_double) t)
      CROSS JOIN LATERAL ( SELECT
                 CASE
                     WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
@@ -6443,7 +6445,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                 END AS explained_as,
                 CASE
                     WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
-                    WHEN h.is_double THEN 'double'::text
+                    WHEN t.is_double THEN 'double'::text
                     WHEN h.is_relisted THEN 'relisted'::text
                     WHEN ((h.currency <> c.currency) AND ((h.storefront = c.storefront) OR (h.currency = 'XXX'::text))) THEN 'wrong_currency'::text
                     WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text

@@ -145,6 +145,25 @@ import Testing
             try await told(Self.change("effective") + year + next).named == ["double 12990 12990"])
     }
 
+    /// Up to a day before its period begins a renewal is early, and no second one for the time before. What pays for
+    /// nothing that follows is a second one, however late in the period it comes.
+    @Test(arguments: [
+        ("2026-03-31T23:58:30Z", "2026-05-01Z", [String]()),
+        ("2026-03-31T01:00:00Z", "2026-05-01Z", []),
+        ("2026-03-30T12:00:00Z", "2026-05-01Z", ["double 12990 12990"]),
+        ("2026-03-31T23:59:30Z", "2026-04-01Z", ["double 12990 12990"]),
+        ("2026-03-31T23:59:59.999Z", "2026-04-01Z", ["double 12990 12990"]),
+        ("2026-03-16Z", "2026-04-01Z", ["double 12990 12990"]),
+        ("2026-03-16Z", "2026-04-16Z", ["double 12990 12990"]),
+    ])
+    func renewalBeforeTheEndOfAnother_isDouble_whereItPaysForTheSameTime(
+        day: String, until: String, names: [String]
+    ) async throws {
+        let second = Self.charge(day, 12990, until: until)
+
+        #expect(try await told(Self.change("effective") + Self.march + second).named == names)
+    }
+
     @Test func charges_asTheyShouldBe_areExplained() async throws {
         let before = Self.charge("2026-01-01Z", 9990, until: "2026-02-01Z")
         let other = Self.charge("2026-03-01Z", 1990, until: "2026-04-01Z", sku: "OTHER", id: "o")
