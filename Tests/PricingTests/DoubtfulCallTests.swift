@@ -142,4 +142,43 @@ private typealias Story = LifecycleStory
         #expect(applied.state.changes.map(\.progress.state) == [.invalidated, .scheduled])
         #expect(late.state.changes.map(\.progress.state) == [.cancelled, .aborted])
     }
+
+    /// The first statement about an item, told minutes before a call that is lost, shows the price that it asks for. It is
+    /// folded again when a late one arrives, and proves nothing about a call that came after it.
+    @Test func statementFromBeforeTheCall_whereNothingWasKnown_provesNothing() {
+        let soon = Story.at(0).advanced(by: 60_000)
+        var change = Story.change(from: 12990, to: 9990, sentAt: soon)
+        change.callProgress.state = .unknown
+        var undo = Story.change(from: 15990, to: 9990, sentAt: soon, id: "undo")
+        undo.undoes = "change-A"
+        var lowered = Story.bought
+        lowered.renewal?.items = [Story.renewing()]
+
+        #expect(Story.states([lowered], [change]).isEmpty)
+        #expect(Story.states([lowered], [undo]).isEmpty)
+    }
+
+    /// The period that runs is dated after the undo's call, and was charged before it. Only one that is told later says
+    /// what the customer pays.
+    @Test func undo_whoseRunningPeriodIsDatedAhead_isEffectiveByALaterOneAlone() {
+        var undo = Story.change(from: 15990, to: 9990, sentAt: Story.at(4), id: "undo")
+        undo.undoes = "change-A"
+        undo.requestReferenceID = "call-of-the-undo"
+        func told(_ day: Int64, _ purchasedOn: Int64, _ status: String?) -> SubscriptionEvent {
+            Story.event(
+                day, purchasedOn: purchasedOn, charged: [Story.charged()],
+                renewing: [Story.renewing(status: status)])
+        }
+        let booked = [Story.bought, told(3, 5, "SCHEDULED")]
+        let refused = booked + [told(6, 5, "SCHEDULED")]
+        let applied = booked + [told(6, 5, nil)]
+
+        let changes = { Story.fold($0, [Story.change(), undo]).state.changes }
+
+        #expect(changes(refused).map(\.progress.state) == [.scheduled, .sending])
+        #expect(changes(applied).map(\.progress.state) == [.invalidated, .scheduled])
+        #expect(
+            changes(applied + [told(36, 36, nil)]).map(\.progress.state)
+                == [.invalidated, .effective])
+    }
 }

@@ -41,7 +41,8 @@ extension TrackedChange {
     ///
     /// Our clock dates the call, and Apple's the statement. Once a statement has shown the change applied, Apple's
     /// clock alone decides, because all statements that are folded later are signed later. Before that, a statement
-    /// signed within the margin counts only where it brings the exact price that was not told before.
+    /// signed within the margin counts only where it brings the exact price, and another one was told before: of the
+    /// first statement about an item nobody knows whether it brings anything.
     private func isTold(by reading: Reading) -> Bool {
         // Before it was closed, its price had been there and gone.
         if isClosed { return doubtfulSince.map { reading.at >= $0 } ?? false }
@@ -52,9 +53,9 @@ extension TrackedChange {
             // Before the call that is out, or without any call, only the effect of the earlier call is about it.
             return isCallDoubtful || isApplied(in: renewalItem(reading))
         }
+        guard let known = reading.before.items.first(where: { $0.sku == sku }) else { return false }
         return reading.at >= firstSentAt.advanced(by: -Self.clockMargin)
-            && isApplied(in: renewalItem(reading))
-            && !isApplied(in: reading.before.items.first { $0.sku == sku })
+            && isApplied(in: renewalItem(reading)) && !isApplied(in: known)
     }
 
     func isAnswer(_ event: SubscriptionEvent) -> Bool {
@@ -72,8 +73,7 @@ extension TrackedChange {
         return item.price == newPrice && (undoes == nil || item.increasePrice == nil)
     }
 
-    private func isApplied(in item: SubscriptionFacts.Item?) -> Bool {
-        guard let item else { return false }
+    private func isApplied(in item: SubscriptionFacts.Item) -> Bool {
         guard !isIncrease else { return item.increase?.price == newPrice }
         return item.renewalPrice == newPrice && (undoes == nil || item.increase == nil)
     }
@@ -153,6 +153,9 @@ extension TrackedChange {
         guard progress.state.isWithApple || isDoubtful,
             let transaction = laterTransaction(reading), !transaction.items.isEmpty
         else { return }
+        // A period that was told before the undo was called is charged at the old price whatever becomes of it: the App
+        // Store may date one ahead (an inference).
+        if undoes != nil, reading.newTransaction == nil { return }
         if let item = item(in: transaction, reading) {
             // During an offer the item already bears the new price and is charged another one.
             guard item.price == newPrice, !item.isInOffer, !isResetUntold(reading),
