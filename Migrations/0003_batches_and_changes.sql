@@ -261,6 +261,7 @@ CREATE TABLE repricer.price_changes (
     state_since timestamptz NOT NULL,
     reason text,
     doubtful_since timestamptz,
+    refused_at timestamptz,
     sent_at timestamptz,
     scheduled_at timestamptz,
     consent_asked_at timestamptz,
@@ -327,6 +328,8 @@ CREATE TABLE repricer.price_changes (
 -- sending, and its stage stays the same. Entries for the state were a quarter of all that delivery wrote.
 CREATE INDEX price_changes_batch ON repricer.price_changes (batch_id, stage);
 -- What a batch claims of other subscriptions is asked at its submission and at its approval. Rows with dependents are few.
+-- Nearly always empty: each fold of a charge asks whether a row of its subscription was refused.
+CREATE INDEX price_changes_put_back ON repricer.price_changes (original_transaction_id) WHERE refused_at IS NOT NULL;
 CREATE INDEX price_changes_with_dependents ON repricer.price_changes (batch_id) WHERE dependent_skus <> '{}';
 -- Claims go queue by queue (bucket, batch, wave), and take the earliest deadline first in each. So rows of a paused
 -- batch or of a wave to come are never read, however many they are.
@@ -399,6 +402,9 @@ COMMENT ON COLUMN repricer.price_changes.is_held IS
     'Taken out of the queues, since its storefront is halted in its batch. One put back since may lack the mark.';
 COMMENT ON COLUMN repricer.price_changes.stage IS
     'As indexes know `state`: a change whose call is out is queued here, so that a claim writes no index entry.';
+COMMENT ON COLUMN repricer.price_changes.refused_at IS
+    'When its first call left that was refused and put back. A renewal above the old price since then is looked at, though '
+    'nothing that we know of was applied.';
 COMMENT ON COLUMN repricer.price_changes.doubtful_since IS
     'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
 
@@ -434,6 +440,7 @@ CREATE TABLE repricer.price_change_versions (
     state_since timestamptz NOT NULL,
     reason text,
     doubtful_since timestamptz,
+    refused_at timestamptz,
     sent_at timestamptz,
     scheduled_at timestamptz,
     consent_asked_at timestamptz,
@@ -469,12 +476,12 @@ BEGIN
     INSERT INTO price_change_versions (original_transaction_id, bucket, change_id, recorded_at, recorded_until,
             claim_recorded_at, current_sku, former_skus, current_dependent_skus, send_after, send_by, due_effective_at,
             planned_effective_at, moved_before_call, moved_since_call, request_reference_id, state, state_since, reason,
-            doubtful_since, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
+            doubtful_since, refused_at, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
             is_leaving)
         SELECT c.original_transaction_id, c.bucket, c.change_id, c.recorded_at, v_at,
             c.claim_recorded_at, c.current_sku, c.former_skus, c.current_dependent_skus, c.send_after, c.send_by, c.due_effective_at,
             c.planned_effective_at, c.moved_before_call, c.moved_since_call, c.request_reference_id, c.state, c.state_since, c.reason,
-            c.doubtful_since, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance, c.effective_at, c.ended_at,
+            c.doubtful_since, c.refused_at, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance, c.effective_at, c.ended_at,
             c.is_leaving
         FROM unnest(p_ids, p_change_ids) AS t (id, change_id)
         JOIN price_changes c ON c.original_transaction_id = t.id AND c.change_id = t.change_id

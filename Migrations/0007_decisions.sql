@@ -1499,7 +1499,8 @@ BEGIN
         CONTINUE WHEN v_ids IS NULL;
         v_recorded_at := keep_changes(v_ids, v_changes);
         WITH moved AS (
-            UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
+            UPDATE price_changes c SET state = 'queued', ended_at = NULL, refused_at = coalesce(c.refused_at, c.sent_at), sent_at = NULL,
+                state_since = p_at,
                 -- They are spread over time, so that others succeed between them and those that are refused rightly form no streak.
                 next_attempt_at = CASE WHEN v_soon > p_now AND c.send_by > p_at + interval '10 minutes' + (v_rows + met.place) * interval '1 second'
                     THEN v_soon + (v_rows + met.place) * p_wait / 120 ELSE p_now END,

@@ -592,6 +592,10 @@ CROSS JOIN LATERAL (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id) AS is_alone
     OFFSET 0) a
+-- Its call was refused, and no later one may have been applied.
+CROSS JOIN LATERAL (
+    SELECT c.state = 'rejected' OR c.refused_at IS NOT NULL AND c.doubtful_since IS NULL
+            AND c.state IN ('queued', 'ineligible', 'missed', 'aborted') AS is_refused) r
 -- OFFSET 0 makes PostgreSQL go change by change, instead of reading all charges for those of a batch.
 CROSS JOIN LATERAL (
     SELECT k.*,
@@ -725,29 +729,31 @@ CROSS JOIN LATERAL (
                                 OR p.refunded_milliunits < p.price_milliunits * p.quantity))))) AS is_back) e
 ) w
 -- From the first call on that may have reached the App Store.
-WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at) AND c.undoes_change_id IS NULL
-    AND c.state NOT IN ('ineligible', 'missed', 'aborted')
+WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at, c.refused_at) AND c.undoes_change_id IS NULL
+    AND (c.state NOT IN ('ineligible', 'missed', 'aborted') OR r.is_refused)
     -- What the App Store refused explains nothing. But a renewal above the old price, or at the price that was refused, has to
     -- be looked at where no other change is about it, and the customer has not bought it at that price since.
-    AND (c.state <> 'rejected' OR c.sent_at IS NOT NULL AND NOT h.is_purchase AND NOT h.is_offer AND t.is_of_the_place
+    AND (NOT r.is_refused OR coalesce(c.sent_at, c.refused_at) IS NOT NULL AND NOT h.is_purchase AND NOT h.is_offer AND t.is_of_the_place
         AND (h.price_milliunits > c.current_price_milliunits
             OR h.price_milliunits = c.new_price_milliunits AND h.price_milliunits < c.current_price_milliunits)
         AND NOT EXISTS (
             SELECT FROM repricer.charges b
             WHERE b.original_transaction_id = c.original_transaction_id
                 AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus)) AND b.is_purchase AND NOT b.is_added_seat
-                AND b.purchased_at >= c.sent_at AND b.purchased_at < h.purchased_at
+                AND b.purchased_at >= coalesce(c.sent_at, c.refused_at) AND b.purchased_at < h.purchased_at
                 AND b.currency = h.currency AND b.price_milliunits = h.price_milliunits)
         -- Rows that were refused do not follow a rename, so that the charge's own name decides.
         AND (a.is_alone OR NOT EXISTS (
             SELECT FROM repricer.price_changes n
             WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
                 AND (h.sku = n.sku OR h.sku = n.current_sku OR h.sku = ANY (n.former_skus))
-                AND h.purchased_at >= coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at)
-                AND (n.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
-                    OR n.state = 'rejected' AND (n.sent_at, n.change_id) > (c.sent_at, c.change_id))
+                AND h.purchased_at >= coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)
+                AND CASE WHEN n.state = 'rejected' OR n.refused_at IS NOT NULL AND n.doubtful_since IS NULL
+                        AND n.state IN ('queued', 'ineligible', 'missed', 'aborted')
+                    THEN (coalesce(n.sent_at, n.refused_at), n.change_id) > (coalesce(c.sent_at, c.refused_at), c.change_id)
+                    ELSE n.state NOT IN ('ineligible', 'missed', 'aborted') END
             OFFSET 0)))
-    AND (c.state = 'rejected' OR a.is_alone OR NOT EXISTS (
+    AND (r.is_refused OR a.is_alone OR NOT EXISTS (
         SELECT FROM repricer.price_changes n
         WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
             AND coalesce(n.current_sku, n.sku) = coalesce(c.current_sku, c.sku) AND n.undoes_change_id IS NULL

@@ -128,7 +128,7 @@ GRANT UPDATE (current_sku, called_sku, former_skus, current_dependent_skus, call
     send_after, send_by, due_effective_at, planned_effective_at, called_renewal_at,
     moved_before_call, moved_since_call, is_ready, goes_alone, parked_reason, parks, stale_tokens,
     next_attempt_at,
-    request_reference_id, state, state_since, reason, doubtful_since, sent_at, scheduled_at,
+    request_reference_id, state, state_since, reason, doubtful_since, refused_at, sent_at, scheduled_at,
     consent_asked_at, accepted_at, acceptance, effective_at, ended_at, is_leaving, recorded_at,
     claim_recorded_at)
     ON repricer.price_changes TO repricer_service;

@@ -191,6 +191,7 @@ END) STORED NOT NULL,
     state_since timestamp with time zone NOT NULL,
     reason text,
     doubtful_since timestamp with time zone,
+    refused_at timestamp with time zone,
     sent_at timestamp with time zone,
     scheduled_at timestamp with time zone,
     consent_asked_at timestamp with time zone,
@@ -261,6 +262,8 @@ COMMENT ON COLUMN repricer.price_changes.is_held IS 'Taken out of the queues, si
 COMMENT ON COLUMN repricer.price_changes.stage IS 'As indexes know `state`: a change whose call is out is queued here, so that a claim writes no index entry.';
 
 COMMENT ON COLUMN repricer.price_changes.doubtful_since IS 'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
+
+COMMENT ON COLUMN repricer.price_changes.refused_at IS 'When its first call left that was refused and put back. A renewal above the old price since then is looked at, though nothing that we know of was applied.';
 
 COMMENT ON COLUMN repricer.price_changes.is_leaving IS 'It took effect, and its item is not set to renew any more: no further period is charged.';
 
@@ -886,11 +889,12 @@ CREATE VIEW repricer.explained_charges AS
               WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))) THEN (((h.price_milliunits * h.quantity) - h.refunded_milliunits) - repricer.at_old_price(c.current_price_milliunits, h.price_milliunits, h.quantity, h.refunded_milliunits, h.transaction_id))
             ELSE NULL::bigint
         END AS uplift_milliunits
-   FROM ((((repricer.price_changes c
+   FROM (((((repricer.price_changes c
      CROSS JOIN LATERAL ( SELECT (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes o
                   WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id))))) AS is_alone
          OFFSET 0) a)
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'rejected'::text) OR ((c.refused_at IS NOT NULL) AND (c.doubtful_since IS NULL) AND (c.state = ANY (ARRAY['queued'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))) AS is_refused) r)
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -1005,12 +1009,16 @@ CREATE VIEW repricer.explained_charges AS
                                   WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
                                    FROM repricer.charges p
                                   WHERE ((p.original_transaction_id = c.original_transaction_id) AND ((p.sku = c.sku) OR (p.sku = c.current_sku) OR (p.sku = ANY (c.former_skus))) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - '00:01:00'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
-  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((c.state <> 'rejected'::text) OR ((c.sent_at IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at, c.refused_at)) AND (c.undoes_change_id IS NULL) AND ((c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) OR r.is_refused) AND ((NOT r.is_refused) OR ((COALESCE(c.sent_at, c.refused_at) IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges b
-          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= c.sent_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= COALESCE(c.sent_at, c.refused_at)) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND ((n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) OR ((n.state = 'rejected'::text) AND (ROW(n.sent_at, n.change_id) > ROW(c.sent_at, c.change_id)))))
-         OFFSET 0)))))) AND ((c.state = 'rejected'::text) OR a.is_alone OR (NOT (EXISTS ( SELECT
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)) AND
+                CASE
+                    WHEN ((n.state = 'rejected'::text) OR ((n.refused_at IS NOT NULL) AND (n.doubtful_since IS NULL) AND (n.state = ANY (ARRAY['queued'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))) THEN (ROW(COALESCE(n.sent_at, n.refused_at), n.change_id) > ROW(COALESCE(c.sent_at, c.refused_at), c.change_id))
+                    ELSE (n.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text]))
+                END)
+         OFFSET 0)))))) AND (r.is_refused OR a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes y
@@ -6379,11 +6387,12 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
               WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))) THEN (((h.price_milliunits * h.quantity) - h.refunded_milliunits) - repricer.at_old_price(c.current_price_milliunits, h.price_milliunits, h.quantity, h.refunded_milliunits, h.transaction_id))
             ELSE NULL::bigint
         END AS uplift_milliunits
-   FROM ((((repricer.unfrozen_changes_at(p_at) c
+   FROM (((((repricer.unfrozen_changes_at(p_at) c
      CROSS JOIN LATERAL ( SELECT (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) o
                   WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id))))) AS is_alone
          OFFSET 0) a)
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'rejected'::text) OR ((c.refused_at IS NOT NULL) AND (c.doubtful_since IS NULL) AND (c.state = ANY (ARRAY['queued'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))) AS is_refused) r)
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -6498,12 +6507,16 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                                   WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
                                    FROM repricer.charges_at(p_at) p
                                   WHERE ((p.original_transaction_id = c.original_transaction_id) AND ((p.sku = c.sku) OR (p.sku = c.current_sku) OR (p.sku = ANY (c.former_skus))) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - 'PT1M'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
-  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at)) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((c.state <> 'rejected'::text) OR ((c.sent_at IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at, c.refused_at)) AND (c.undoes_change_id IS NULL) AND ((c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) OR r.is_refused) AND ((NOT r.is_refused) OR ((COALESCE(c.sent_at, c.refused_at) IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges_at(p_at) b
-          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= c.sent_at) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= COALESCE(c.sent_at, c.refused_at)) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND ((n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) OR ((n.state = 'rejected'::text) AND (ROW(n.sent_at, n.change_id) > ROW(c.sent_at, c.change_id)))))
-         OFFSET 0)))))) AND ((c.state = 'rejected'::text) OR a.is_alone OR (NOT (EXISTS ( SELECT
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)) AND
+                CASE
+                    WHEN ((n.state = 'rejected'::text) OR ((n.refused_at IS NOT NULL) AND (n.doubtful_since IS NULL) AND (n.state = ANY (ARRAY['queued'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))) THEN (ROW(COALESCE(n.sent_at, n.refused_at), n.change_id) > ROW(COALESCE(c.sent_at, c.refused_at), c.change_id))
+                    ELSE (n.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text]))
+                END)
+         OFFSET 0)))))) AND (r.is_refused OR a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) y
@@ -6970,12 +6983,12 @@ BEGIN
     INSERT INTO price_change_versions (original_transaction_id, bucket, change_id, recorded_at, recorded_until,
             claim_recorded_at, current_sku, former_skus, current_dependent_skus, send_after, send_by, due_effective_at,
             planned_effective_at, moved_before_call, moved_since_call, request_reference_id, state, state_since, reason,
-            doubtful_since, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
+            doubtful_since, refused_at, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
             is_leaving)
         SELECT c.original_transaction_id, c.bucket, c.change_id, c.recorded_at, v_at,
             c.claim_recorded_at, c.current_sku, c.former_skus, c.current_dependent_skus, c.send_after, c.send_by, c.due_effective_at,
             c.planned_effective_at, c.moved_before_call, c.moved_since_call, c.request_reference_id, c.state, c.state_since, c.reason,
-            c.doubtful_since, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance, c.effective_at, c.ended_at,
+            c.doubtful_since, c.refused_at, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance, c.effective_at, c.ended_at,
             c.is_leaving
         FROM unnest(p_ids, p_change_ids) AS t (id, change_id)
         JOIN price_changes c ON c.original_transaction_id = t.id AND c.change_id = t.change_id
@@ -8836,6 +8849,7 @@ SELECT c.original_transaction_id,
     k.state_since,
     CASE WHEN v.state IS NULL THEN c.reason ELSE v.reason END,
     CASE WHEN v.state IS NULL THEN c.doubtful_since ELSE v.doubtful_since END,
+    CASE WHEN v.state IS NULL THEN c.refused_at ELSE v.refused_at END,
     CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END END,
     CASE WHEN NOT k.is_later THEN CASE WHEN v.state IS NULL THEN c.scheduled_at ELSE v.scheduled_at END END,
     CASE WHEN v.state IS NULL THEN c.consent_asked_at ELSE v.consent_asked_at END,
@@ -9086,7 +9100,8 @@ BEGIN
         CONTINUE WHEN v_ids IS NULL;
         v_recorded_at := keep_changes(v_ids, v_changes);
         WITH moved AS (
-            UPDATE price_changes c SET state = 'queued', ended_at = NULL, sent_at = NULL, state_since = p_at,
+            UPDATE price_changes c SET state = 'queued', ended_at = NULL, refused_at = coalesce(c.refused_at, c.sent_at), sent_at = NULL,
+                state_since = p_at,
                 -- They are spread over time, so that others succeed between them and those that are refused rightly form no streak.
                 next_attempt_at = CASE WHEN v_soon > p_now AND c.send_by > p_at + interval '10 minutes' + (v_rows + met.place) * interval '1 second'
                     THEN v_soon + (v_rows + met.place) * p_wait / 120 ELSE p_now END,
@@ -10304,6 +10319,7 @@ SELECT c.original_transaction_id,
     k.state_since,
     CASE WHEN v.state IS NULL THEN c.reason ELSE v.reason END,
     CASE WHEN v.state IS NULL THEN c.doubtful_since ELSE v.doubtful_since END,
+    CASE WHEN v.state IS NULL THEN c.refused_at ELSE v.refused_at END,
     CASE WHEN NOT k.is_unsent THEN CASE WHEN v.state IS NULL THEN c.sent_at ELSE v.sent_at END END,
     CASE WHEN NOT k.is_later THEN CASE WHEN v.state IS NULL THEN c.scheduled_at ELSE v.scheduled_at END END,
     CASE WHEN v.state IS NULL THEN c.consent_asked_at ELSE v.consent_asked_at END,
@@ -11928,6 +11944,7 @@ CREATE TABLE repricer.price_change_versions (
     state_since timestamp with time zone NOT NULL,
     reason text,
     doubtful_since timestamp with time zone,
+    refused_at timestamp with time zone,
     sent_at timestamp with time zone,
     scheduled_at timestamp with time zone,
     consent_asked_at timestamp with time zone,
@@ -12082,6 +12099,7 @@ CREATE TABLE repricer.price_change_versions_2026_11 (
     state_since timestamp with time zone NOT NULL,
     reason text,
     doubtful_since timestamp with time zone,
+    refused_at timestamp with time zone,
     sent_at timestamp with time zone,
     scheduled_at timestamp with time zone,
     consent_asked_at timestamp with time zone,
@@ -12114,6 +12132,7 @@ CREATE TABLE repricer.price_change_versions_2026_12 (
     state_since timestamp with time zone NOT NULL,
     reason text,
     doubtful_since timestamp with time zone,
+    refused_at timestamp with time zone,
     sent_at timestamp with time zone,
     scheduled_at timestamp with time zone,
     consent_asked_at timestamp with time zone,
@@ -12146,6 +12165,7 @@ CREATE TABLE repricer.price_change_versions_2027_01 (
     state_since timestamp with time zone NOT NULL,
     reason text,
     doubtful_since timestamp with time zone,
+    refused_at timestamp with time zone,
     sent_at timestamp with time zone,
     scheduled_at timestamp with time zone,
     consent_asked_at timestamp with time zone,
@@ -12178,6 +12198,7 @@ CREATE TABLE repricer.price_change_versions_2027_02 (
     state_since timestamp with time zone NOT NULL,
     reason text,
     doubtful_since timestamp with time zone,
+    refused_at timestamp with time zone,
     sent_at timestamp with time zone,
     scheduled_at timestamp with time zone,
     consent_asked_at timestamp with time zone,
@@ -12210,6 +12231,7 @@ CREATE TABLE repricer.price_change_versions_default (
     state_since timestamp with time zone NOT NULL,
     reason text,
     doubtful_since timestamp with time zone,
+    refused_at timestamp with time zone,
     sent_at timestamp with time zone,
     scheduled_at timestamp with time zone,
     consent_asked_at timestamp with time zone,
@@ -13135,6 +13157,8 @@ CREATE UNIQUE INDEX price_changes_one_open ON repricer.price_changes USING btree
 
 CREATE UNIQUE INDEX price_changes_one_undo ON repricer.price_changes USING btree (original_transaction_id, undoes_change_id, bucket) WHERE ((undoes_change_id IS NOT NULL) AND (stage = ANY (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text])));
 
+CREATE INDEX price_changes_put_back ON repricer.price_changes USING btree (original_transaction_id) WHERE (refused_at IS NOT NULL);
+
 CREATE INDEX price_changes_refused ON repricer.price_changes USING btree (batch_id, parked_reason) WHERE ((stage = ANY (ARRAY['queued'::text, 'unknown'::text])) AND (parked_reason IS NOT NULL));
 
 CREATE INDEX price_changes_sleeping ON repricer.price_changes USING btree (send_after) WHERE ((stage = 'queued'::text) AND (NOT is_ready) AND (NOT is_held));
@@ -13485,6 +13509,8 @@ GRANT UPDATE(state_since) ON TABLE repricer.price_changes TO repricer_service;
 GRANT UPDATE(reason) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(doubtful_since) ON TABLE repricer.price_changes TO repricer_service;
+
+GRANT UPDATE(refused_at) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(sent_at) ON TABLE repricer.price_changes TO repricer_service;
 

@@ -406,6 +406,11 @@ extension ResolvedCall {
         }
     }
 
+    /// Whether the App Store refused the attempt itself, and not for its rate.
+    package var wasRefused: Bool {
+        reply.httpStatus.map { (400...499).contains($0) && $0 != 429 } ?? false
+    }
+
     /// Why it was not applied, or why nobody knows; nil where it was.
     package var reason: String? {
         switch resolution {

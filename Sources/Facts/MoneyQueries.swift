@@ -24,7 +24,20 @@ enum MoneyQueries {
         // A subscription without a refund needs no sum of refunds.
         let given = Set(lines.lazy.filter { $0.1.terms == nil }.map(\.0)).union(anew).sorted()
         if !given.isEmpty { statements.append(sumRefunds(given)) }
+        statements.append(markPutBack(Set(lines.map(\.0)).union(anew).sorted()))
         return statements
+    }
+
+    /// Marks the figures of those that have a row whose call was refused and put back. No fold follows such a row, but a
+    /// charge above its old price is named.
+    private static func markPutBack(_ ids: [String]) -> SQL {
+        """
+        -- name: markPutBack
+        INSERT INTO repricer.stale_figures (original_transaction_id, bucket)
+        SELECT DISTINCT c.original_transaction_id, c.bucket FROM repricer.price_changes c
+        WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
+            AND c.refused_at IS NOT NULL
+        """
     }
 
     /// Adds what the ledger does not have yet: a line, or the difference by which a later statement changes one. A

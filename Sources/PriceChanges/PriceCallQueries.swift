@@ -212,7 +212,9 @@ package enum PriceCallQueries {
                 reason = CASE WHEN b.state = 'approved' THEN t.reason ELSE b.state END,
                 ended_at = CASE WHEN b.state = 'approved' THEN NULL
                     ELSE \(timestamp: at)::timestamptz END,
-                doubtful_since = \(fragment: doubtfulSince), sent_at = NULL,
+                doubtful_since = \(fragment: doubtfulSince), 
+                refused_at = CASE WHEN t.was_refused THEN coalesce(c.refused_at, c.sent_at) ELSE c.refused_at END,
+                sent_at = NULL,
                 -- With a time zone the sum depends on a setting, and an update of spread tables takes no such.
                 next_attempt_at = (t.next_attempt_at AT TIME ZONE 'UTC' + \(fragment: furtherWait)) AT TIME ZONE 'UTC',
                 state_since = \(timestamp: at)::timestamptz,
@@ -288,8 +290,9 @@ package enum PriceCallQueries {
                 \(ints: endings.map { $0.release?.goesAlone == true ? 1 : 0 })::bigint[]::integer[]::boolean[],
                 \(ints: endings.map { $0.isDoubtful ? 1 : 0 })::bigint[]::integer[]::boolean[],
                 \(ints: endings.map { $0.release?.parking?.rawValue ?? 0 })::bigint[],
-                \(texts: endings.map(\.parkedReason))::text[]
-            ) AS e (id, call, reason, next_attempt_at, goes_alone, is_doubtful, parking, parked_reason)
+                \(texts: endings.map(\.parkedReason))::text[],
+                \(ints: endings.map { $0.wasRefused ? 1 : 0 })::bigint[]::integer[]::boolean[]
+            ) AS e (id, call, reason, next_attempt_at, goes_alone, is_doubtful, parking, parked_reason, was_refused)
             CROSS JOIN LATERAL (
                 SELECT p.change_id FROM repricer.price_changes p
                 WHERE p.original_transaction_id = e.id AND p.request_reference_id = e.call

@@ -232,6 +232,28 @@ import Testing
         #expect(explained == ["-", "-"])
     }
 
+    /// A row whose call was refused and put back is no other than one that was refused for good, whatever became of it since. One
+    /// that was never called tells nothing of a price.
+    @Test(arguments: ["queued", "ineligible", "missed", "aborted"])
+    func chargeOfARowThatWasPutBack_aboveTheOldPrice_isNamed(state: String) async throws {
+        let march = Self.charge("2026-03-01Z", 12990, until: "2026-04-01Z")
+        let april = Self.charge("2026-04-01Z", 9990, until: "2026-05-01Z")
+        let row = Self.change(state) + "UPDATE repricer.price_changes SET sent_at = NULL"
+
+        let putBack = try await told(row + ", refused_at = '2026-01-03Z';" + march + april)
+        let never = try await told(row + ";" + march + april)
+        let before = try await told(row + ", refused_at = '2026-03-10Z';" + march + april)
+        let other = try await told(
+            row + ", refused_at = '2026-01-03Z';" + Self.another("effective", from: 9990, to: 12990)
+                + march)
+
+        #expect(putBack.named == ["other_price 12990 9990"])
+        #expect(never.named == [])
+        #expect(before.named == [])
+        #expect(other.named == [])
+        #expect(other.explained == ["new_price"])
+    }
+
     /// A row that never went, and one that another batch followed, are not asked. Of two that were refused the later one is.
     @Test(arguments: [
         ("UPDATE repricer.price_changes SET sent_at = NULL;", "-", []),

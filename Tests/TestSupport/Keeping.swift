@@ -16,7 +16,7 @@ package enum Keeping {
             facts: """
                 current_sku, former_skus, current_dependent_skus, send_after, send_by, due_effective_at,
                 planned_effective_at, moved_before_call, moved_since_call, request_reference_id, state, state_since, reason,
-                doubtful_since, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
+                doubtful_since, refused_at, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
                 is_leaving
                 """),
         Table(

@@ -14,7 +14,7 @@ enum VersionRules {
                 "due_effective_at",
                 "planned_effective_at", "moved_before_call", "moved_since_call",
                 "request_reference_id", "state",
-                "state_since", "reason", "doubtful_since", "sent_at", "scheduled_at",
+                "state_since", "reason", "doubtful_since", "refused_at", "sent_at", "scheduled_at",
                 "consent_asked_at", "accepted_at",
                 "acceptance", "effective_at", "ended_at", "is_leaving",
             ],

@@ -94,6 +94,48 @@ import Testing
         await harness.close()
     }
 
+    /// Its call was refused, and somebody else set the very price. No fold follows the row; whoever signs the figures is told
+    /// of the charge.
+    @Test func parkedRow_whoseItemIsChargedAtItsPrice_isNamed() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...6)
+        harness.store.setAnswers(["1"], .refused(.suspect, code: 4_000_999))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        try await Self.pass(2, harness, scheduler)
+        let renewal = Harness.start.advanced(by: 40 * 86_400_000)
+        var item = StatementItem(sku: "A")
+        item.price = 10990
+        var charge = TransactionStatement(items: [item])
+        charge.transactionID = "charged"
+        (charge.purchasedAt, charge.expiresAt) = (renewal, renewal.advanced(by: 30 * 86_400_000))
+        (charge.reason, charge.storefront, charge.currency) = ("RENEWAL", "USA", "USD")
+        var charged = Harness.scheduled("1", at: renewal)
+        charged.renewal?.items = [item]
+        charged.transaction = charge
+        // What the calls marked is computed, so that the charge has to mark it itself.
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            BEGIN ISOLATION LEVEL REPEATABLE READ;
+            SELECT repricer.summarise_figures(1000);
+            COMMIT
+            """)
+        let marks = try await owner.query("SELECT 1 FROM repricer.stale_figures").count
+        await owner.close()
+        #expect(marks == 0)
+
+        try await harness.tell(charged)
+
+        #expect(try await harness.stateCounts() == ["queued": 1, "scheduled": 5])
+        let named = """
+            SELECT original_transaction_id || ' ' || exception || ' ' || expected_milliunits AS text
+            FROM report.charge_exception WHERE amount_milliunits > 0
+            """
+        #expect(try await harness.texts(named) == ["1 other_price 9990"])
+        await harness.close()
+    }
+
     /// It would be the first to go after each silence, and nobody else would.
     @Test func subscription_thatMeets429Again_waitsByItself_andIsNamed() async throws {
         let harness = try await Harness.make()

@@ -23,6 +23,7 @@ import Testing
         "insertNewEvents", "insertSubscriptionEvents", "loadSubscriptions", "sentChanges",
         "dependentCancellations", "ownCancels", "allSubscriptionEvents", "saveSubscriptions",
         "saveChanges", "recordAnswers", "insertHistory", "correctHistory", "saveCharges",
+        "markPutBack",
         "saveCancellation", "correctCancellation", "closeSettledCalls", "reopenCalls",
         "releaseRoles", "saveExtensions", "noteMovedRenewals",
         // Intake and projector.
