@@ -328,9 +328,9 @@ CREATE TABLE repricer.price_changes (
 -- sending, and its stage stays the same. Entries for the state were a quarter of all that delivery wrote.
 CREATE INDEX price_changes_batch ON repricer.price_changes (batch_id, stage);
 -- What a batch claims of other subscriptions is asked at its submission and at its approval. Rows with dependents are few.
--- Nearly always empty: each fold of a charge asks whether a row of its subscription was refused.
-CREATE INDEX price_changes_put_back ON repricer.price_changes (original_transaction_id) WHERE refused_at IS NOT NULL;
 CREATE INDEX price_changes_with_dependents ON repricer.price_changes (batch_id) WHERE dependent_skus <> '{}';
+-- Each fold of a charge asks whether the call of a row of its subscription was refused and put back. Few ever were.
+CREATE INDEX price_changes_put_back ON repricer.price_changes (original_transaction_id) WHERE refused_at IS NOT NULL;
 -- Claims go queue by queue (bucket, batch, wave), and take the earliest deadline first in each. So rows of a paused
 -- batch or of a wave to come are never read, however many they are.
 CREATE INDEX price_changes_due ON repricer.price_changes (bucket, batch_id, wave, send_by)

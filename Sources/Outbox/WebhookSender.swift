@@ -64,7 +64,9 @@ package struct WebhookSender: Service {
         package var pruneFor: Duration = .seconds(5)
         package var pruneAgainAfter: Duration = .seconds(60)
         package var prunedPerTransaction = 1000
+        /// A failure sooner than this after a delivery says nothing of the receiver.
         package var awayAfter: Duration = .seconds(10)
+        /// A delivery sooner than this after a failure ends no outage.
         package var quietFor: Duration = .seconds(60)
         package var idleWait: Duration = .seconds(1)
         package var errorCharactersMax = 300
@@ -129,7 +131,7 @@ package struct WebhookSender: Service {
                 if !isTimed, !Task.isCancelled {
                     isTimed = true
                     group.addTask {
-                        // A cancelled wait asks at once, and is told not to.
+                        // A wait that is cancelled ends at once, and the loop asks no more then.
                         try? await Task.sleep(for: limits.idleWait)
                         return .timeToAsk
                     }

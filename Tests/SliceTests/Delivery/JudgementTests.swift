@@ -128,6 +128,9 @@ import Testing
         try await harness.tell(charged)
 
         #expect(try await harness.stateCounts() == ["queued": 1, "scheduled": 5])
+        let refused =
+            "SELECT original_transaction_id AS text FROM repricer.price_changes WHERE refused_at IS NOT NULL"
+        #expect(try await harness.texts(refused) == ["1"])
         let named = """
             SELECT original_transaction_id || ' ' || exception || ' ' || expected_milliunits AS text
             FROM report.charge_exception WHERE amount_milliunits > 0
@@ -155,6 +158,10 @@ import Testing
             ).map { try $0.text("text") }
         }
         #expect(parked == ["rate_limited"])
+        // Apple answered for its rate, and refused nothing of this row.
+        let refused =
+            "SELECT 1::text AS text FROM repricer.price_changes WHERE refused_at IS NOT NULL"
+        #expect(try await harness.texts(refused) == [])
         harness.store.setAnswers(["1"], nil)
         harness.realClock.advance(by: .seconds(400))
         try await harness.deliver(harness.scheduler())
