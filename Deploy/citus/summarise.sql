@@ -1,4 +1,4 @@
--- summarise_figures for a spread database; gather.sql runs it. It does what that of a plain database does (0009_reports), in
+-- summarise_figures for a spread database; gather.sql runs it. It does what that of a plain database does (0015_kept_figures), in
 -- another order and in smaller statements, because there is no snapshot over several nodes:
 --
 -- 1. The marks go first, and the facts are read after that (through schema `gathered`). So a mark that goes is of a fact that

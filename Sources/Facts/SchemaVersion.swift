@@ -3,7 +3,7 @@ package import Postgres
 /// The schema that this program was written for: the highest number in `Migrations/`.
 ///
 /// The program also runs on a newer schema, if none of the further migrations is breaking.
-package let expectedSchemaVersion = 10
+package let expectedSchemaVersion = 20
 
 /// The schema of a database, and who may use it.
 package struct SchemaState: Sendable, Equatable {

@@ -330,7 +330,8 @@ struct MigrationStepTests {
         for file in try Migration.read(directory: baseline) {
             _ = try folder.file(file.file, file.text)
         }
-        _ = try folder.file("0011_more.sql", text + "\n")
+        let number = String(format: "%04d", expectedSchemaVersion + 1)
+        _ = try folder.file("\(number)_more.sql", text + "\n")
         defer { withExtendedLifetime(folder) {} }
         var migrator = try Migrator(directory: folder.path)
         change(&migrator)

@@ -227,7 +227,7 @@ import Testing
         #expect(
             outcome
                 == Outcome(
-                    code: .done, output: "repricer 0.1.0 (commit not known, schema 10)\n",
+                    code: .done, output: "repricer 0.1.0 (commit not known, schema 20)\n",
                     messages: ""))
     }
 

@@ -137,14 +137,14 @@ import Testing
     @Test func version_asJSON_isOneObject() async {
         #expect(
             await run("version", "--json").output
-                == "{\"name\":\"repricer\",\"version\":\"0.1.0\",\"commit\":null,\"schema\":10}\n")
+                == "{\"name\":\"repricer\",\"version\":\"0.1.0\",\"commit\":null,\"schema\":20}\n")
     }
 
     @Test func version_asEveryProgramIsAsked_isTheCommand() async {
         #expect(
             await run("--version")
                 == Outcome(
-                    code: .done, output: "repricer 0.1.0 (commit not known, schema 10)\n",
+                    code: .done, output: "repricer 0.1.0 (commit not known, schema 20)\n",
                     messages: "")
         )
         #expect(

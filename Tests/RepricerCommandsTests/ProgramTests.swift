@@ -15,7 +15,7 @@ import Testing
         #expect(
             try await program(["version"])
                 == Program.End(
-                    code: 0, output: "repricer 0.1.0 (commit not known, schema 10)\n", messages: ""
+                    code: 0, output: "repricer 0.1.0 (commit not known, schema 20)\n", messages: ""
                 ))
     }
 
