@@ -171,7 +171,7 @@ struct MigrationStepTests {
             try await number(
                 """
                 SELECT sum(changed_rows)::int AS n FROM repricer.migration_steps
-                WHERE version > 10 AND step = 1 AND is_done
+                WHERE version > \(expectedSchemaVersion) AND step = 1 AND is_done
                 """) == 1000)
         #expect(
             try await number(
@@ -292,7 +292,8 @@ struct MigrationStepTests {
         }
         #expect(
             try await number(
-                "SELECT count(*) AS n FROM repricer.schema_migrations WHERE version > 10") == 0)
+                "SELECT count(*) AS n FROM repricer.schema_migrations WHERE version > \(expectedSchemaVersion)"
+            ) == 0)
     }
 
     /// Whoever may connect may read the record, and take any advisory lock.
