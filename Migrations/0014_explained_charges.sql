@@ -50,6 +50,12 @@ CREATE FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity b
         ELSE repricer.fitting(round(p_old::numeric * (p_price * p_quantity - p_refunded) / p_price),
             'the seats of transaction ' || p_transaction || ', at the old price,') END;
 
+-- Whether the call of a change was refused, and no later one may have been applied. Its body is no text: see at_old_price.
+CREATE FUNCTION repricer.is_refused(p_state text, p_refused_at timestamptz, p_doubtful_since timestamptz) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN p_state = 'rejected' OR p_refused_at IS NOT NULL AND p_doubtful_since IS NULL
+        AND p_state IN ('queued', 'ineligible', 'missed', 'aborted');
+
 -- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
 -- A later change back to the same price takes the later renewals. Renewals under any name of the item count alike. An undo
 -- sets no price of its own: its renewals stay under the change that set it. Of one that was refunded in part the part that
@@ -117,10 +123,7 @@ CROSS JOIN LATERAL (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id) AS is_alone
     OFFSET 0) a
--- Its call was refused, and no later one may have been applied.
-CROSS JOIN LATERAL (
-    SELECT c.state = 'rejected' OR c.refused_at IS NOT NULL AND c.doubtful_since IS NULL
-            AND c.state IN ('queued', 'ineligible', 'missed', 'aborted') AS is_refused) r
+CROSS JOIN LATERAL (SELECT repricer.is_refused(c.state, c.refused_at, c.doubtful_since) AS is_refused) r
 -- OFFSET 0 makes PostgreSQL go change by change, instead of reading all charges for those of a batch.
 CROSS JOIN LATERAL (
     SELECT k.*,
@@ -273,8 +276,7 @@ WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled
             WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
                 AND (h.sku = n.sku OR h.sku = n.current_sku OR h.sku = ANY (n.former_skus))
                 AND h.purchased_at >= coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)
-                AND CASE WHEN n.state = 'rejected' OR n.refused_at IS NOT NULL AND n.doubtful_since IS NULL
-                        AND n.state IN ('queued', 'ineligible', 'missed', 'aborted')
+                AND CASE WHEN repricer.is_refused(n.state, n.refused_at, n.doubtful_since)
                     THEN (coalesce(n.sent_at, n.refused_at), n.change_id) > (coalesce(c.sent_at, c.refused_at), c.change_id)
                     ELSE n.state NOT IN ('ineligible', 'missed', 'aborted') END
             OFFSET 0)))

@@ -604,6 +604,10 @@ CREATE FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity b
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN ((p_refunded = 0) AND (p_quantity = 1)) THEN p_old WHEN (p_refunded = 0) THEN repricer.fitting(((p_old)::numeric * (p_quantity)::numeric), (('the seats of transaction '::text || p_transaction) || ', at the old price,'::text)) ELSE repricer.fitting(round((((p_old)::numeric * (((p_price * p_quantity) - p_refunded))::numeric) / (p_price)::numeric)), (('the seats of transaction '::text || p_transaction) || ', at the old price,'::text)) END;
 
+CREATE FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((p_state = 'rejected'::text) OR ((p_refused_at IS NOT NULL) AND (p_doubtful_since IS NULL) AND (p_state = ANY (ARRAY['queued'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text]))));
+
 CREATE FUNCTION repricer.marked_subscriptions() RETURNS SETOF text
     LANGUAGE sql STABLE SECURITY DEFINER ROWS 2000 PARALLEL SAFE
     SET search_path TO 'repricer', 'pg_temp'
@@ -894,7 +898,7 @@ CREATE VIEW repricer.explained_charges AS
                    FROM repricer.price_changes o
                   WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id))))) AS is_alone
          OFFSET 0) a)
-     CROSS JOIN LATERAL ( SELECT ((c.state = 'rejected'::text) OR ((c.refused_at IS NOT NULL) AND (c.doubtful_since IS NULL) AND (c.state = ANY (ARRAY['queued'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))) AS is_refused) r)
+     CROSS JOIN LATERAL ( SELECT repricer.is_refused(c.state, c.refused_at, c.doubtful_since) AS is_refused) r)
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -1015,7 +1019,7 @@ CREATE VIEW repricer.explained_charges AS
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)) AND
                 CASE
-                    WHEN ((n.state = 'rejected'::text) OR ((n.refused_at IS NOT NULL) AND (n.doubtful_since IS NULL) AND (n.state = ANY (ARRAY['queued'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))) THEN (ROW(COALESCE(n.sent_at, n.refused_at), n.change_id) > ROW(COALESCE(c.sent_at, c.refused_at), c.change_id))
+                    WHEN repricer.is_refused(n.state, n.refused_at, n.doubtful_since) THEN (ROW(COALESCE(n.sent_at, n.refused_at), n.change_id) > ROW(COALESCE(c.sent_at, c.refused_at), c.change_id))
                     ELSE (n.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text]))
                 END)
          OFFSET 0)))))) AND (r.is_refused OR a.is_alone OR (NOT (EXISTS ( SELECT
@@ -6392,7 +6396,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                    FROM repricer.price_changes_at(p_at) o
                   WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id))))) AS is_alone
          OFFSET 0) a)
-     CROSS JOIN LATERAL ( SELECT ((c.state = 'rejected'::text) OR ((c.refused_at IS NOT NULL) AND (c.doubtful_since IS NULL) AND (c.state = ANY (ARRAY['queued'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))) AS is_refused) r)
+     CROSS JOIN LATERAL ( SELECT repricer.is_refused(c.state, c.refused_at, c.doubtful_since) AS is_refused) r)
      CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
             k.bucket,
             k.transaction_id,
@@ -6513,7 +6517,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)) AND
                 CASE
-                    WHEN ((n.state = 'rejected'::text) OR ((n.refused_at IS NOT NULL) AND (n.doubtful_since IS NULL) AND (n.state = ANY (ARRAY['queued'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))) THEN (ROW(COALESCE(n.sent_at, n.refused_at), n.change_id) > ROW(COALESCE(c.sent_at, c.refused_at), c.change_id))
+                    WHEN repricer.is_refused(n.state, n.refused_at, n.doubtful_since) THEN (ROW(COALESCE(n.sent_at, n.refused_at), n.change_id) > ROW(COALESCE(c.sent_at, c.refused_at), c.change_id))
                     ELSE (n.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text]))
                 END)
          OFFSET 0)))))) AND (r.is_refused OR a.is_alone OR (NOT (EXISTS ( SELECT
@@ -13558,6 +13562,11 @@ REVOKE ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_qua
 GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.marked_subscriptions() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.marked_subscriptions() TO repricer_finance;

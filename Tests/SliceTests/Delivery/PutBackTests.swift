@@ -39,6 +39,14 @@ import Testing
             try await harness.texts(
                 "SELECT DISTINCT reason AS text FROM repricer.price_change_history WHERE evidence_id LIKE 'halt %'"
             ) == ["put back, others were refused alike: \(code) code_\(code)"])
+        #expect(
+            try await harness.texts(
+                """
+                SELECT count(*)::text AS text FROM repricer.price_changes c
+                WHERE c.refused_at IS NOT NULL AND c.sent_at IS NULL AND EXISTS (
+                    SELECT FROM repricer.price_change_history h
+                    WHERE h.change_id = c.change_id AND h.evidence_id LIKE 'halt %')
+                """) == ["\(ended)"], "charges since then are looked at")
         harness.store.setAnswers([], nil)
         try await Self.pass(61, times: 15, harness, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 60])
