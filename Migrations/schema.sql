@@ -10025,15 +10025,25 @@ $$;
 CREATE FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) RETURNS TABLE(original_transaction_id text, bucket smallint, expires_at timestamp with time zone, period text, purchased_at timestamp with time zone)
     LANGUAGE sql STABLE
     AS $$
-SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, greatest(
-    (SELECT max(h.purchased_at) FROM repricer.charges_at(p_at) h
-        WHERE h.original_transaction_id = s.original_transaction_id),
-    (SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
-        FROM repricer.subscription_events_at(p_at) e WHERE e.original_transaction_id = s.original_transaction_id),
-    (SELECT max(coalesce(k.told_period_at,
-            timestamptz 'epoch' + (k.statement #>> '{transaction,purchasedAt}')::bigint * interval '1 millisecond'))
-        FROM repricer.kept_statements k
-        WHERE k.original_transaction_id = s.original_transaction_id AND k.recorded_at <= p_at))
+SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, (
+    SELECT CASE
+        -- Where nothing tells of a later period today, nothing did then: unless a statement has been read anew since.
+        WHEN s.purchased_at <= h.at AND NOT EXISTS (
+            SELECT FROM repricer.subscription_event_versions v
+            WHERE v.original_transaction_id = s.original_transaction_id AND v.recorded_until > p_at) THEN h.at
+        -- A period that no charge tells begins after those that charges tell, and nobody tells of it 40 days before it begins:
+        -- so the months before that need not be opened.
+        ELSE greatest(h.at,
+            (SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
+                FROM repricer.subscription_events_at(p_at) e
+                WHERE e.original_transaction_id = s.original_transaction_id
+                    AND e.signed_at > coalesce(h.at - interval '40 days', '-infinity')),
+            (SELECT max(coalesce(k.told_period_at,
+                    timestamptz 'epoch' + (k.statement #>> '{transaction,purchasedAt}')::bigint * interval '1 millisecond'))
+                FROM repricer.kept_statements k
+                WHERE k.original_transaction_id = s.original_transaction_id AND k.recorded_at <= p_at)) END
+    FROM (SELECT max(c.purchased_at) AS at FROM repricer.charges_at(p_at) c
+        WHERE c.original_transaction_id = s.original_transaction_id) h)
 FROM repricer.subscriptions s
 $$;
 

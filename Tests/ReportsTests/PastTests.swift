@@ -337,4 +337,64 @@ import Testing
         #expect(before.prefix(2) == ["lost 4990", "fell P1M"])
         #expect(after == before)
     }
+
+    /// The renewal of 1 April never came. That a later one did is told on 2 May, and read anew on 2 July, if at all.
+    @Test(arguments: [
+        (told: "'2026-05-02Z'", readAnew: false, july: "missing 2026-04-01"),
+        (told: "'2026-05-02Z'", readAnew: true, july: ""),
+        // Its day may come within days after the word of it.
+        (told: "'2026-04-28Z'", readAnew: false, july: "missing 2026-04-01"),
+    ])
+    func aLaterPeriod_thatAStatementTells_isKnownFromThenOn_forEver(
+        told: String, readAnew: Bool, july: String
+    ) async throws {
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            Self.clock("2026-04-10Z")
+                + ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1)
+                + ReportFixture.Change(
+                    subscription: "1", line: 2, old: 9990, new: 12990, consent: "required",
+                    state: "effective", effective: "2026-03-01Z"
+                ).sql
+                    + """
+                    INSERT INTO repricer.subscriptions (original_transaction_id, bucket, purchased_at)
+                    VALUES ('1', repricer.bucket_of('1'), '2026-03-01Z');
+                    INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                        price_milliunits, currency, storefront)
+                    VALUES ('1', repricer.bucket_of('1'), 't', 'PLAN', '2026-03-01Z', '2026-04-01Z', 12990, 'USD', 'USA');
+                    """ + Self.clock("2026-05-02Z") + """
+                    INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                        statement)
+                    VALUES ('1', repricer.bucket_of('1'), \(told), 'r', 'notification', 'DID_RENEW',
+                        '{"transaction": {"purchasedAt": 1777593600000}}');
+                    UPDATE repricer.subscriptions SET purchased_at = '2026-05-01Z';
+                    """ + Self.clock("2026-06-02Z"))
+        func said(_ at: String) async throws -> String {
+            try await owner.query(
+                """
+                SELECT coalesce(string_agg(concat_ws(' ', exception, (occurred_at AT TIME ZONE 'UTC')::date), ','), '') AS line
+                FROM report.charge_exception_as_of(\(at)::timestamptz)
+                """
+            ).one().text("line")
+        }
+        let before = [try await said("2026-04-20Z"), try await said("2026-06-01Z")]
+
+        try await owner.script(
+            Self.clock("2026-07-02Z")
+                + (readAnew
+                    ? """
+                    INSERT INTO repricer.subscription_event_versions
+                    SELECT e.*, '2026-07-02Z' FROM repricer.subscription_events e;
+                    UPDATE repricer.subscription_events SET statement = '{}', recorded_at = '2026-07-02Z';
+                    UPDATE repricer.subscriptions SET purchased_at = '2026-03-01Z';
+                    """ : "UPDATE repricer.subscriptions SET purchased_at = '2026-07-01Z';")
+                + Self.clock("2026-07-20Z"))
+        let after = [try await said("2026-04-20Z"), try await said("2026-06-01Z")]
+        let now = try await said("2026-07-10Z")
+        await owner.close()
+
+        #expect(before == ["", "missing 2026-04-01"])
+        #expect(after == before)
+        #expect(now == july)
+    }
 }
