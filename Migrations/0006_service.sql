@@ -354,12 +354,13 @@ SELECT p.relname::text AS parent, c.relname::text AS partition,
     substring(b.bounds FROM 'FROM \(''([^'']+)''\)')::timestamptz AS starts_at,
     substring(b.bounds FROM 'TO \(''([^'']+)''\)')::timestamptz AS ends_at,
     b.bounds = 'DEFAULT' AS is_default,
-    pg_total_relation_size(c.oid) AS bytes
+    coalesce(pg_total_relation_size(c.oid), 0) AS bytes
 FROM pg_inherits i
 JOIN pg_class p ON p.oid = i.inhparent
 JOIN pg_class c ON c.oid = i.inhrelid
-CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds) b
-WHERE i.inhparent IN ('repricer.notifications'::regclass, 'repricer.price_change_history'::regclass,
+-- OFFSET 0: they are read once. One that another session has dropped meanwhile has none.
+CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds OFFSET 0) b
+WHERE b.bounds IS NOT NULL AND i.inhparent IN ('repricer.notifications'::regclass, 'repricer.price_change_history'::regclass,
     'repricer.subscription_events'::regclass, 'repricer.subscription_event_versions'::regclass,
     'repricer.charge_versions'::regclass, 'repricer.price_change_versions'::regclass,
     'repricer.dependent_cancellation_versions'::regclass);

@@ -231,6 +231,25 @@ $$;
 
 -- Rules ---------------------------------------------------------------------------------------------------------------
 
+-- A digest of what a version of the rules holds: its line of the audit trail keeps it, and `audit verify` computes it anew.
+CREATE FUNCTION repricer.rules_sha256(p_revision integer) RETURNS text LANGUAGE sql STABLE
+    SET search_path = repricer, pg_temp AS $$
+SELECT encode(sha256(convert_to(coalesce(string_agg(r.rule, E'\n' ORDER BY r.rule COLLATE "C"), ''), 'UTF8')), 'hex')
+FROM (
+    SELECT json_build_array('threshold', storefront, currency, period_kind, extract(epoch FROM valid_from)::text, withdrawn,
+        amount_milliunits, source)::text AS rule FROM consent_thresholds WHERE revision = p_revision
+    UNION ALL
+    SELECT json_build_array('always_consent', storefront, extract(epoch FROM valid_from)::text, withdrawn, is_required, source)::text
+    FROM always_consent_storefronts WHERE revision = p_revision
+    UNION ALL
+    SELECT json_build_array('currency', currency, extract(epoch FROM valid_from)::text, withdrawn, decimals, source)::text
+    FROM currency_decimals WHERE revision = p_revision
+    UNION ALL
+    SELECT json_build_array('exchange_rate', currency, extract(epoch FROM valid_from)::text, withdrawn, billionths_per_euro,
+        source)::text
+    FROM exchange_rates WHERE revision = p_revision) r
+$$;
+
 -- Adds rules as the next version, which it returns. `value` is the amount in milliunits, 1 or 0 for whether consent is
 -- required, the decimals, or billionths per euro; a rule without an instant holds since ever. A rule that is withdrawn
 -- takes back what stands for its key and instant. `p_accepted` is what the person was warned of and took all the same.
@@ -283,8 +302,23 @@ BEGIN
     END LOOP;
     PERFORM append_audit(session_user::text, p_at, 'import_rules', 'rules:' || v_revision,
         json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'rules', cardinality(p_kinds),
-            'withdrawn', v_withdrawn, 'accepted_implausible', p_accepted));
+            'withdrawn', v_withdrawn, 'rules_sha256', rules_sha256(v_revision), 'accepted_implausible', p_accepted));
     RETURN v_revision;
+END
+$$;
+
+-- The same of an import of past increases, bucket by bucket as batch_sha256.
+CREATE FUNCTION repricer.history_sha256(p_number integer) RETURNS text LANGUAGE plpgsql STABLE
+    SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_rows text;
+BEGIN
+    SELECT string_agg(d.bucket || ':' || d.digest, ',' ORDER BY d.bucket) INTO v_rows FROM (
+        SELECT i.bucket, encode(sha256(convert_to(string_agg(ROW(i.original_transaction_id, i.sku,
+                i.increased_on - date '2000-01-01', i.old_price_milliunits, i.new_price_milliunits, i.currency)::text, E'\n'
+                ORDER BY i.original_transaction_id COLLATE "C", i.sku COLLATE "C", i.increased_on), 'UTF8')), 'hex') AS digest
+        FROM imported_increases i WHERE i.number = p_number GROUP BY i.bucket) d;
+    RETURN encode(sha256(convert_to(coalesce(v_rows, ''), 'UTF8')), 'hex');
 END
 $$;
 
@@ -311,7 +345,8 @@ BEGIN
         FROM unnest(p_ids, p_skus, p_days, p_old_prices, p_new_prices, p_currencies)
             AS i (id, sku, day, old_price, new_price, currency);
     PERFORM append_audit(session_user::text, p_at, 'import_history', 'history:' || v_number,
-        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'increases', cardinality(p_ids)));
+        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'increases', cardinality(p_ids),
+            'history_sha256', history_sha256(v_number)));
     RETURN v_number;
 END
 $$;

@@ -243,7 +243,9 @@ CROSS JOIN LATERAL (
                     AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus)) AND b.is_purchase
                     AND NOT b.is_added_seat
                     AND b.purchased_at > CASE WHEN t.is_in_effect THEN c.effective_at ELSE c.ended_at END AND b.purchased_at < h.purchased_at
-                    AND b.currency = h.currency AND b.price_milliunits = h.price_milliunits
+                    -- An offer by which the customer came back says nothing of the price that follows it.
+                    AND b.currency = h.currency AND (b.price_milliunits = h.price_milliunits
+                        OR b.is_offer AND h.price_milliunits <= c.current_price_milliunits)
                     AND (NOT t.is_in_effect OR EXISTS (
                         SELECT FROM repricer.told_statements q
                         WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
@@ -369,7 +371,7 @@ CROSS JOIN LATERAL (
     -- Months are added in UTC, whatever the session's zone: to the start of the paid period where that is one step long, so
     -- that a short month does not move what follows it, and else to its end. A charge that was recovered on one of the last
     -- days of a month may so have its further dates up to three days too late.
-    SELECT d.at
+    SELECT d.at, n.n AS place
     FROM generate_series(0, least(400, greatest(0, extract(epoch FROM next.at - t.ends_at)
         / greatest(1, extract(epoch FROM t.step))))::integer) AS n (n)
     CROSS JOIN LATERAL (
@@ -380,6 +382,12 @@ CROSS JOIN LATERAL (
 ) missed
 WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND next.at > t.ends_at + t.tolerance
+    -- Others renew, and this item does not, nor is it set to. The first renewal that did not come is named, because no word told
+    -- that none would; and not where an increase had asked for a consent, without which the App Store drops the item.
+    AND (NOT c.is_leaving OR h.next_at IS NOT NULL OR missed.place = 0 AND NOT EXISTS (
+        SELECT FROM repricer.told_statements q
+        WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'PRICE_INCREASE' AND q.subtype = 'PENDING'
+            AND q.signed_at BETWEEN h.began_at AND missed.at + t.tolerance))
     -- The item was revoked within the period, or all was given back and it was never charged again; and no other charge pays
     -- for the end of the period.
     AND NOT ((h.revoked_at IS NOT NULL AND h.revoked_at <= h.expires_at + interval '1 day'

@@ -84,6 +84,13 @@ COMMENT ON VIEW report.closed_period IS
     'Closed months: the figures as they were closed, and what statements since then have added to them or taken away.'
     ' No NAME_as_of: what was closed is never changed, and what is restated is about today.';
 
+-- A digest of the figures of a closed month: its line of the audit trail keeps it, and `audit verify` computes it anew.
+CREATE FUNCTION repricer.closed_month_sha256(p_month date) RETURNS text LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
+SELECT encode(sha256(convert_to(coalesce(string_agg(ROW(batch_id, currency, kind, milliunits)::text, E'\n'
+    ORDER BY batch_id NULLS FIRST, currency COLLATE "C", kind COLLATE "C"), ''), 'UTF8')), 'hex')
+FROM closed_figures WHERE month = p_month
+$$;
+
 -- Closes a month: its figures, as they are known now, stay. The owner, and who leads finance, may.
 CREATE FUNCTION report.close_month(p_month text, p_at timestamptz) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp SET timezone = 'UTC' SET jit = off AS $$
@@ -122,7 +129,7 @@ BEGIN
         FROM known_figures WHERE month = v_month;
     GET DIAGNOSTICS v_figures = ROW_COUNT;
     PERFORM append_audit(session_user::text, p_at, 'close_month', 'month:' || p_month,
-        json_build_object('figures', v_figures, 'sums', (
+        json_build_object('figures', v_figures, 'figures_sha256', closed_month_sha256(v_month), 'sums', (
             SELECT json_agg(json_build_object('currency', s.currency, 'kind', s.kind, 'milliunits', s.milliunits)
                 ORDER BY s.currency, s.kind)
             FROM (SELECT currency, kind, sum(milliunits) AS milliunits FROM closed_figures

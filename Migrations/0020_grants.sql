@@ -71,7 +71,7 @@ GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.k
     repricer.history_reading,
     repricer.status_checks,
     repricer.audit_trail, repricer.audit_head, repricer.audit_waiting, repricer.approval_limits, repricer.default_limits,
-    repricer.first_approvals,
+    repricer.first_approvals, repricer.closed_months, repricer.closed_figures,
     repricer.charged_renewals, repricer.charged_changes TO repricer_pricing;
 -- It submits, imports rules and decides, all through functions: it may write no table. The approval limits are the
 -- owner's.
@@ -84,7 +84,8 @@ GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.rate_clock(), repri
         boolean[], bigint[]),
     repricer.forecast_rules(repricer.price_changes),
     repricer.store_rejects(uuid, bigint[], text[], text[], text[], text[]),
-    repricer.finish_submission(uuid, text, bigint, bigint), repricer.batch_sha256(uuid),
+    repricer.finish_submission(uuid, text, bigint, bigint), repricer.batch_sha256(uuid), repricer.rules_sha256(integer),
+    repricer.history_sha256(integer), repricer.closed_month_sha256(date),
     repricer.import_rules(text, text, timestamptz, text[], text[], text[], text[], timestamptz[], bigint[], text[],
         boolean[], text[]),
     repricer.import_history(text, text, timestamptz, text[], text[], date[], bigint[], bigint[], text[]),

@@ -1008,7 +1008,7 @@ CREATE VIEW repricer.explained_charges AS
                                 CASE
                                     WHEN t.is_in_effect THEN c.effective_at
                                     ELSE c.ended_at
-                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
+                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND ((b.price_milliunits = h.price_milliunits) OR (b.is_offer AND (h.price_milliunits <= c.current_price_milliunits))) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
                                    FROM repricer.told_statements q
                                   WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
                                    FROM repricer.charges p
@@ -1267,7 +1267,8 @@ CREATE VIEW repricer.missing_renewals AS
                  OFFSET 0) p
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (t.ends_at + t.tolerance)), true))
          OFFSET 0) next)
-     CROSS JOIN LATERAL ( SELECT d.at
+     CROSS JOIN LATERAL ( SELECT d.at,
+            n.n AS place
            FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM t.step))))))::integer) n(n)
              CROSS JOIN LATERAL ( SELECT (
                         CASE
@@ -1275,7 +1276,9 @@ CREATE VIEW repricer.missing_renewals AS
                             ELSE ((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision * t.step))
                         END AT TIME ZONE 'UTC'::text) AS at) d)
           WHERE ((n.n = 0) OR (EXTRACT(epoch FROM (next.at - d.at)) > (EXTRACT(epoch FROM t.step) / (2)::numeric)))) missed)
-  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND ((NOT c.is_leaving) OR (h.next_at IS NOT NULL) OR ((missed.place = 0) AND (NOT (EXISTS ( SELECT
+           FROM repricer.told_statements q
+          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'PRICE_INCREASE'::text) AND (q.subtype = 'PENDING'::text) AND ((q.signed_at >= h.began_at) AND (q.signed_at <= (missed.at + t.tolerance))))))))) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
@@ -1713,7 +1716,7 @@ BEGIN
         FROM known_figures WHERE month = v_month;
     GET DIAGNOSTICS v_figures = ROW_COUNT;
     PERFORM append_audit(session_user::text, p_at, 'close_month', 'month:' || p_month,
-        json_build_object('figures', v_figures, 'sums', (
+        json_build_object('figures', v_figures, 'figures_sha256', closed_month_sha256(v_month), 'sums', (
             SELECT json_agg(json_build_object('currency', s.currency, 'kind', s.kind, 'milliunits', s.milliunits)
                 ORDER BY s.currency, s.kind)
             FROM (SELECT currency, kind, sum(milliunits) AS milliunits FROM closed_figures
@@ -6174,6 +6177,15 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.closed_month_sha256(p_month date) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT encode(sha256(convert_to(coalesce(string_agg(ROW(batch_id, currency, kind, milliunits)::text, E'\n'
+    ORDER BY batch_id NULLS FIRST, currency COLLATE "C", kind COLLATE "C"), ''), 'UTF8')), 'hex')
+FROM closed_figures WHERE month = p_month
+$$;
+
 CREATE FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) RETURNS text
     LANGUAGE plpgsql STABLE
     SET search_path TO 'repricer', 'pg_temp'
@@ -6506,7 +6518,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                                 CASE
                                     WHEN t.is_in_effect THEN c.effective_at
                                     ELSE c.ended_at
-                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
+                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND ((b.price_milliunits = h.price_milliunits) OR (b.is_offer AND (h.price_milliunits <= c.current_price_milliunits))) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
                                    FROM repricer.told_statements_at(p_at) q
                                   WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
                                    FROM repricer.charges_at(p_at) p
@@ -6835,6 +6847,22 @@ CREATE FUNCTION repricer.heard_charges_at(p_at timestamp with time zone) RETURNS
   WHERE (e.occurred_at <= p_at)
 $$;
 
+CREATE FUNCTION repricer.history_sha256(p_number integer) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_rows text;
+BEGIN
+    SELECT string_agg(d.bucket || ':' || d.digest, ',' ORDER BY d.bucket) INTO v_rows FROM (
+        SELECT i.bucket, encode(sha256(convert_to(string_agg(ROW(i.original_transaction_id, i.sku,
+                i.increased_on - date '2000-01-01', i.old_price_milliunits, i.new_price_milliunits, i.currency)::text, E'\n'
+                ORDER BY i.original_transaction_id COLLATE "C", i.sku COLLATE "C", i.increased_on), 'UTF8')), 'hex') AS digest
+        FROM imported_increases i WHERE i.number = p_number GROUP BY i.bucket) d;
+    RETURN encode(sha256(convert_to(coalesce(v_rows, ''), 'UTF8')), 'hex');
+END
+$$;
+
 CREATE FUNCTION repricer.hold_audit_head() RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'repricer', 'pg_temp'
@@ -6872,7 +6900,8 @@ BEGIN
         FROM unnest(p_ids, p_skus, p_days, p_old_prices, p_new_prices, p_currencies)
             AS i (id, sku, day, old_price, new_price, currency);
     PERFORM append_audit(session_user::text, p_at, 'import_history', 'history:' || v_number,
-        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'increases', cardinality(p_ids)));
+        json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'increases', cardinality(p_ids),
+            'history_sha256', history_sha256(v_number)));
     RETURN v_number;
 END
 $$;
@@ -6925,7 +6954,7 @@ BEGIN
     END LOOP;
     PERFORM append_audit(session_user::text, p_at, 'import_rules', 'rules:' || v_revision,
         json_build_object('file', p_file, 'content_sha256', p_content_sha256, 'rules', cardinality(p_kinds),
-            'withdrawn', v_withdrawn, 'accepted_implausible', p_accepted));
+            'withdrawn', v_withdrawn, 'rules_sha256', rules_sha256(v_revision), 'accepted_implausible', p_accepted));
     RETURN v_revision;
 END
 $$;
@@ -7688,7 +7717,8 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                  OFFSET 0) p
           WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (t.ends_at + t.tolerance)), true))
          OFFSET 0) next)
-     CROSS JOIN LATERAL ( SELECT d.at
+     CROSS JOIN LATERAL ( SELECT d.at,
+            n.n AS place
            FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM t.step))))))::integer) n(n)
              CROSS JOIN LATERAL ( SELECT (
                         CASE
@@ -7696,7 +7726,9 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                             ELSE ((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision * t.step))
                         END AT TIME ZONE 'UTC'::text) AS at) d)
           WHERE ((n.n = 0) OR (EXTRACT(epoch FROM (next.at - d.at)) > (EXTRACT(epoch FROM t.step) / (2)::numeric)))) missed)
-  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + 'P1D'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND ((NOT c.is_leaving) OR (h.next_at IS NOT NULL) OR ((missed.place = 0) AND (NOT (EXISTS ( SELECT
+           FROM repricer.told_statements_at(p_at) q
+          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'PRICE_INCREASE'::text) AND (q.subtype = 'PENDING'::text) AND ((q.signed_at >= h.began_at) AND (q.signed_at <= (missed.at + t.tolerance))))))))) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + 'P1D'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
@@ -9765,6 +9797,26 @@ BEGIN
     RETURN QUERY SELECT m.batch_id, m.month, m.currency, m.storefront, m.opening, m.closing, m.cause, m.price_effect
         FROM moves_of(v_ids, array_fill(p_at, ARRAY[cardinality(v_ids)]), p_batch) m;
 END
+$$;
+
+CREATE FUNCTION repricer.rules_sha256(p_revision integer) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+SELECT encode(sha256(convert_to(coalesce(string_agg(r.rule, E'\n' ORDER BY r.rule COLLATE "C"), ''), 'UTF8')), 'hex')
+FROM (
+    SELECT json_build_array('threshold', storefront, currency, period_kind, extract(epoch FROM valid_from)::text, withdrawn,
+        amount_milliunits, source)::text AS rule FROM consent_thresholds WHERE revision = p_revision
+    UNION ALL
+    SELECT json_build_array('always_consent', storefront, extract(epoch FROM valid_from)::text, withdrawn, is_required, source)::text
+    FROM always_consent_storefronts WHERE revision = p_revision
+    UNION ALL
+    SELECT json_build_array('currency', currency, extract(epoch FROM valid_from)::text, withdrawn, decimals, source)::text
+    FROM currency_decimals WHERE revision = p_revision
+    UNION ALL
+    SELECT json_build_array('exchange_rate', currency, extract(epoch FROM valid_from)::text, withdrawn, billionths_per_euro,
+        source)::text
+    FROM exchange_rates WHERE revision = p_revision) r
 $$;
 
 CREATE FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) RETURNS void
@@ -11996,12 +12048,13 @@ CREATE VIEW repricer.month_partitions AS
     ("substring"(b.bounds, 'FROM \(''([^'']+)''\)'::text))::timestamp with time zone AS starts_at,
     ("substring"(b.bounds, 'TO \(''([^'']+)''\)'::text))::timestamp with time zone AS ends_at,
     (b.bounds = 'DEFAULT'::text) AS is_default,
-    pg_total_relation_size((c.oid)::regclass) AS bytes
+    COALESCE(pg_total_relation_size((c.oid)::regclass), (0)::bigint) AS bytes
    FROM (((pg_inherits i
      JOIN pg_class p ON ((p.oid = i.inhparent)))
      JOIN pg_class c ON ((c.oid = i.inhrelid)))
-     CROSS JOIN LATERAL ( SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds) b)
-  WHERE (i.inhparent = ANY (ARRAY[('repricer.notifications'::regclass)::oid, ('repricer.price_change_history'::regclass)::oid, ('repricer.subscription_events'::regclass)::oid, ('repricer.subscription_event_versions'::regclass)::oid, ('repricer.charge_versions'::regclass)::oid, ('repricer.price_change_versions'::regclass)::oid, ('repricer.dependent_cancellation_versions'::regclass)::oid]));
+     CROSS JOIN LATERAL ( SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds
+         OFFSET 0) b)
+  WHERE ((b.bounds IS NOT NULL) AND (i.inhparent = ANY (ARRAY[('repricer.notifications'::regclass)::oid, ('repricer.price_change_history'::regclass)::oid, ('repricer.subscription_events'::regclass)::oid, ('repricer.subscription_event_versions'::regclass)::oid, ('repricer.charge_versions'::regclass)::oid, ('repricer.price_change_versions'::regclass)::oid, ('repricer.dependent_cancellation_versions'::regclass)::oid])));
 
 COMMENT ON VIEW repricer.month_partitions IS 'The partitions of the tables that have one for each month. The default partition has no bounds.';
 
@@ -13912,6 +13965,9 @@ REVOKE ALL ON FUNCTION repricer.charges_at(p_at timestamp with time zone) FROM P
 REVOKE ALL ON FUNCTION repricer.close_change(p_change_id uuid, p_at timestamp with time zone, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.close_change(p_change_id uuid, p_at timestamp with time zone, p_reason text) TO repricer_pricing;
 
+REVOKE ALL ON FUNCTION repricer.closed_month_sha256(p_month date) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.closed_month_sha256(p_month date) TO repricer_pricing;
+
 REVOKE ALL ON FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.database_identity() FROM PUBLIC;
@@ -13977,6 +14033,9 @@ REVOKE ALL ON FUNCTION repricer.has_changes_to_call() FROM PUBLIC;
 REVOKE ALL ON FUNCTION repricer.has_work(p_kind text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.heard_charges_at(p_at timestamp with time zone) FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.history_sha256(p_number integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.history_sha256(p_number integer) TO repricer_pricing;
 
 REVOKE ALL ON FUNCTION repricer.hold_audit_head() FROM PUBLIC;
 
@@ -14155,6 +14214,9 @@ REVOKE ALL ON FUNCTION repricer.returned_dependents_at(p_at timestamp with time 
 
 REVOKE ALL ON FUNCTION repricer.revenue_moves(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.rules_sha256(p_revision integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.rules_sha256(p_revision integer) TO repricer_pricing;
+
 REVOKE ALL ON FUNCTION repricer.set_approval_limit(p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb, p_needs_first boolean, p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fall numeric, p_at timestamp with time zone) FROM PUBLIC;
@@ -14208,8 +14270,10 @@ REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp wit
 REVOKE ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) TO repricer_pricing;
 
+GRANT SELECT ON TABLE repricer.closed_figures TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.closed_figures TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.closed_months TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.closed_months TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.known_figures TO repricer_service;

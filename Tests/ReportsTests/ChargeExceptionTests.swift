@@ -504,6 +504,73 @@ import Testing
         #expect(atItsPrice.named == ["\(named) 12990 9990", "\(named) 12990 9990"])
     }
 
+    /// The price of an offer by which a customer came back is not the one of the renewals that follow it.
+    @Test(arguments: ["declined", "cancelled", "lapsed", "effective"], [0, 4990])
+    func whoComesBackByAnOffer_isChargedTheOldPriceAfterIt(state: String, offer: Int) async throws {
+        func again(_ renewal: Int, isOffer: Bool = true) -> String {
+            Self.charge(
+                "2026-05-10Z", offer, until: "2026-06-10Z", isOffer: isOffer, isPurchase: true)
+                + Self.charge("2026-06-10Z", renewal, until: "2026-07-10Z")
+                + Self.charge("2026-07-10Z", renewal, until: "2026-08-10Z")
+        }
+        let ended = """
+            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                statement)
+            VALUES ('1', repricer.bucket_of('1'), '2026-04-01Z', 'x', 'notification', 'EXPIRED', '{}');
+            """
+        let story =
+            state == "effective" ? Self.change(state) + Self.march + ended : Self.change(state)
+        let named =
+            ["declined": "declined_yet_charged", "effective": "other_price"][state] ?? "after_end"
+
+        let back = try await told(story + again(9990))
+        let bought = try await told(story + again(9990, isOffer: false))
+        let above = try await told(story + again(10990))
+
+        #expect(back.named == [])
+        #expect(back.explained.suffix(3) == ["offer", "new_purchase", "new_purchase"])
+        #expect(bought.named.count == 2, "renewals at another price than the one of the purchase")
+        #expect(above.named.count == 2)
+        #expect(above.named.allSatisfy { $0.hasPrefix("\(named) 10990") })
+    }
+
+    /// The subscription renews with its other items. That this one is not set to renew is all that is known of it.
+    @Test func anItemThatIsGoneFromTheRenewals_isMissingOnce_andNotWhereAConsentWasAsked()
+        async throws
+    {
+        func facts(isLeaving: Bool, asked day: String? = nil) -> String {
+            """
+            UPDATE repricer.price_changes SET is_leaving = \(isLeaving);
+            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, items, purchased_at)
+            VALUES ('1', repricer.bucket_of('1'), '[]', '2026-06-01Z');
+            """
+                + (day.map {
+                    """
+                    INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id,
+                        source, type, subtype, statement)
+                    VALUES ('1', repricer.bucket_of('1'), '\($0)', 'e', 'notification', 'PRICE_INCREASE', 'PENDING', '{}');
+                    """
+                } ?? "")
+        }
+        let changed = Self.change("effective") + Self.march
+        let missing = "missing 0 12990"
+
+        #expect(
+            try await told(changed + facts(isLeaving: false)).named == [missing, missing])
+        #expect(try await told(changed + facts(isLeaving: true)).named == [missing])
+        #expect(try await told(changed + facts(isLeaving: true, asked: "2026-03-20Z")).named == [])
+        #expect(
+            try await told(changed + facts(isLeaving: true, asked: "2026-02-20Z")).named == [
+                missing
+            ])
+        // It was charged again since: each renewal of the gap is named, as ever.
+        #expect(
+            try await told(
+                changed + facts(isLeaving: true)
+                    + Self.charge("2026-06-01Z", 12990, until: "2026-07-01Z")
+            ).named == [missing, missing])
+    }
+
     /// What is above the old price belongs to the change or is named, wherever and by whomever it was bought.
     @Test func aChargeAboveTheOldPrice_thatIsNotOurs_isNamed() async throws {
         let bought = Self.charge("2026-04-01Z", 13990, until: "2026-05-01Z", isPurchase: true)

@@ -75,50 +75,6 @@ package enum AuditQueries {
         ).map { try $0.text("message") }
     }
 
-    /// Batches that ask for something else than was submitted, as another price, item or guard, or other rows held out, and
-    /// those that others approved first.
-    private static func altered(on connection: isolated PostgresConnection) throws -> [String] {
-        // Each digest is a statement of its own. As part of a query over spread tables the function would run on their nodes,
-        // where it finds no other rows.
-        let submitted = try connection.query(
-            """
-            -- name: submittedDigests
-            SELECT b.batch_id, t.details ->> 'batch_sha256' AS digest FROM repricer.batches b
-            JOIN repricer.audit_trail t ON t.object = 'batch:' || b.batch_id AND t.action = 'submit'
-            WHERE b.state <> 'submitting' ORDER BY b.batch_id
-            """
-        ).map { (id: try $0.text("batch_id"), digest: try $0.textOrNil("digest")) }
-        let altered = try submitted.compactMap { id, digest -> String? in
-            let now = try connection.query(
-                """
-                -- name: batchDigest
-                SELECT repricer.batch_sha256(\(uuid: id)) AS digest
-                """
-            ).one().textOrNil("digest")
-            return now == digest ? nil : "batch:\(id): asks for something else than was submitted"
-        }
-        return try altered
-            + connection.query(
-                """
-                -- name: otherFirstApprovals
-                SELECT 'batch:' || f.batch_id || ': no line says that ' || f.approver || ' approved it first' AS message
-                FROM repricer.first_approvals f
-                WHERE NOT EXISTS (
-                    SELECT FROM repricer.audit_trail d
-                    WHERE d.action = 'approve_first' AND d.object = 'batch:' || f.batch_id
-                        AND d.actor = f.approver AND d.occurred_at = f.approved_at)
-                UNION ALL
-                SELECT d.object || ': nothing stored says that ' || d.actor || ' approved it first'
-                FROM repricer.audit_trail d
-                WHERE d.action = 'approve_first' AND d.object LIKE 'batch:%' AND NOT EXISTS (
-                    SELECT FROM repricer.first_approvals f
-                    WHERE d.object = 'batch:' || f.batch_id AND d.actor = f.approver
-                        AND d.occurred_at = f.approved_at)
-                ORDER BY 1
-                """
-            ).map { try $0.text("message") }
-    }
-
     /// The same for imports of past increases.
     private static func untracedHistories(
         on connection: isolated PostgresConnection
@@ -216,13 +172,13 @@ package enum AuditQueries {
             last = newest.sequence
         }
         chain.finish(stored: end)
-        let untraced = try untraced(on: connection)
-        // A batch that is named already is not named again.
+        let untraced = try untraced(on: connection) + untracedHistories(on: connection)
+        // What is named already is not named again.
         let objects = Set(untraced.map { $0.prefix { $0 != " " } })
-        let altered = try altered(on: connection).filter { line in
+        let altered = try AuditedContentQueries.altered(on: connection).filter { line in
             !objects.contains(line.prefix { $0 != " " })
         }
-        for message in try untraced + altered + untracedHistories(on: connection) {
+        for message in try untraced + altered + AuditedContentQueries.gone(on: connection) {
             chain.noteUntraced(message)
         }
         return chain

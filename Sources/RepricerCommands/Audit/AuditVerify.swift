@@ -10,10 +10,10 @@ extension Commands {
         "audit verify", "recompute the audit trail and find what was tampered with",
         options: [keptHead],
         discussion: """
-            Names each line that was edited, moved or removed, and each batch, version of the rules or mass extension that \
-            has no line or differs from it (exit code 1), and prints the head: number and hash of \
-            the last line. Keep it where the database's owner cannot write: with --head, lines cut off at the end \
-            are found, and a trail that was written anew.
+            Names each line that was edited, moved or removed, and each batch, version of the rules, import of past \
+            increases, mass extension or closed month that has no line, differs from it or is gone (exit code 1), and prints \
+            the head: number and hash of the last line. Keep it where the database's owner cannot write: with --head, lines \
+            cut off at the end are found, and a trail that was written anew.
             """
     ) { invocation in
         let kept = try invocation.arguments[keptHead].map { text throws(UsageError) in

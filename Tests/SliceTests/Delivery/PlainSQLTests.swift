@@ -463,8 +463,48 @@ import Testing
         (
             """
             INSERT INTO repricer.history_imports (number, imported_at, file, content_sha256)
-            VALUES (1, '2020-01-01Z', 'x', 'x')
-            """, "history:1: no line says that it was imported"
+            VALUES (2, '2020-01-01Z', 'x', 'x')
+            """, "history:2: no line says that it was imported"
+        ),
+        (
+            "UPDATE repricer.currency_decimals SET decimals = 3 WHERE revision = 2",
+            "rules:2: hold something else than was imported"
+        ),
+        (
+            "UPDATE repricer.currency_decimals SET valid_from = '2030-01-01Z' WHERE revision = 2",
+            "rules:2: hold something else than was imported"
+        ),
+        (
+            "UPDATE repricer.imported_increases SET new_price_milliunits = 3",
+            "history:1: holds something else than was imported"
+        ),
+        (
+            "UPDATE repricer.imported_increases SET increased_on = '2025-01-02'",
+            "history:1: holds something else than was imported"
+        ),
+        (
+            "INSERT INTO repricer.closed_figures VALUES ('2026-01-01', NULL, 'USD', 'charge', 1)",
+            "month:2026-01: has other figures than when it was closed"
+        ),
+        (
+            "UPDATE repricer.closed_months SET closed_by = 'eve'",
+            "month:2026-01: no line says that it was closed by that person, at that instant"
+        ),
+        (
+            "DELETE FROM repricer.closed_months",
+            "month:2026-01: a line tells of it, and it is not stored any more"
+        ),
+        (
+            "DELETE FROM repricer.currency_decimals WHERE revision = 2; DELETE FROM repricer.rule_imports WHERE revision = 2",
+            "rules:2: a line tells of it, and it is not stored any more"
+        ),
+        (
+            "DELETE FROM repricer.imported_increases; DELETE FROM repricer.history_imports",
+            "history:1: a line tells of it, and it is not stored any more"
+        ),
+        (
+            "DELETE FROM repricer.price_changes; DELETE FROM repricer.batches",
+            ": a line tells of it, and it is not stored any more"
         ),
         (
             """
@@ -481,10 +521,13 @@ import Testing
         try await Self.script(
             """
             SELECT repricer.import_rules('f', 'c', '2026-03-01Z', ARRAY['currency'], ARRAY[NULL], ARRAY['USD'],
-                ARRAY[NULL], ARRAY[NULL::timestamptz], ARRAY[2], ARRAY['apple'])
+                ARRAY[NULL], ARRAY[NULL::timestamptz], ARRAY[2], ARRAY['apple']);
+            SELECT repricer.import_history('f', 'c', '2026-03-01Z', ARRAY['1'], ARRAY['A'], ARRAY['2025-01-01'::date], ARRAY[1],
+                ARRAY[2], ARRAY['USD'])
             """, by: harness.submitter)
 
         let (sound, planted) = try await Self.own { owner in
+            try await owner.script("SELECT report.close_month('2026-01', now())")
             let sound = try await owner.read { try AuditQueries.verify(kept: nil, on: $0) }
             try await owner.script("SET session_replication_role = replica; \(planted)")
             return (sound, try await owner.read { try AuditQueries.verify(kept: nil, on: $0) })
