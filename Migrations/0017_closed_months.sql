@@ -93,7 +93,8 @@ $$;
 
 -- Closes a month: its figures, as they are known now, stay. The owner, and who leads finance, may.
 CREATE FUNCTION report.close_month(p_month text, p_at timestamptz) RETURNS bigint
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp SET timezone = 'UTC' SET jit = off AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp SET timezone = 'UTC' SET jit = off
+    SET lock_timeout = '2s' AS $$
 DECLARE
     v_month date;
     v_figures bigint;
@@ -117,6 +118,23 @@ BEGIN
         RAISE EXCEPTION 'month % is not over: it ends at %', p_month,
             to_char(v_month + interval '1 month', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'a month is closed in a transaction of its own, with isolation READ COMMITTED: an older snapshot does '
+            'not show what is known' USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- Nobody records money while it is counted, a second at most of most months. So closed_at divides what is in the figures
+    -- from what is told later, and a report as of closed_at says the same. On a cluster no report says what was known then.
+    IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') THEN
+        BEGIN
+            LOCK TABLE subscription_events, charges, money_entries IN SHARE MODE;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            RAISE EXCEPTION 'month % is not closed: a transaction that records what the App Store told stays open; try again, or '
+                'end it', p_month USING ERRCODE = 'object_not_in_prerequisite_state';
+        END;
+    END IF;
+    -- A rehearsal whose database has no clock of its own goes by the caller's.
+    SELECT greatest(p_at, CASE WHEN NOT k.is_rehearsal OR k.clock_rate IS NOT NULL THEN recording_instant() END) INTO p_at
+        FROM service_controls k;
     INSERT INTO closed_months (month, closed_at) VALUES (v_month, p_at) ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'month % was closed at % by %', p_month,

@@ -153,6 +153,74 @@ import Testing
         #expect(error?.message?.hasPrefix(why) == true)
     }
 
+    /// Lines of the App Store of March, as if told a moment ago.
+    private static func line(_ id: String, _ amount: Int) -> String {
+        """
+        INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at, number,
+            correction, amount_milliunits, currency, evidence_id)
+        VALUES ('1', repricer.bucket_of('1'), '\(id)', 'PLAN', 'charge', '2026-03-03Z', 0, 0, \(amount), 'USD', '\(id)');
+        """
+    }
+
+    /// The month is counted between what was recorded before and what is recorded later.
+    @Test func closedMonth_isWhatWasKnownAtItsInstant_thoughMoneyIsBeingRecorded() async throws {
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.service_controls SET is_rehearsal = true, clock_rate = 1, clock_origin = clock_timestamp(),
+                clock_start = '2026-04-02Z'
+            """)
+        let recorder = try await TestDatabase.connect()
+        try await recorder.script("BEGIN;" + Self.line("a", 1))
+
+        async let closing = Self.close("2026-03", as: TestDatabase.url)
+        try await eventually("the closing waits for the one who records") {
+            try await owner.query(
+                "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND mode = 'ShareLock') AS waits"
+            ).one().bool("waits")
+        }
+        try await recorder.script("COMMIT")
+        #expect(try await closing == 1)
+        try await recorder.script(Self.line("b", 2))
+
+        #expect(try await Self.told() == ["2026-03-01 USD - charge 1 2 3"])
+        let asOf = try await owner.query(
+            """
+            SELECT sum(amount_milliunits)::bigint AS sum
+            FROM report.money_as_of((SELECT closed_at FROM repricer.closed_months))
+            """
+        ).one().int64("sum")
+        #expect(asOf == 1)
+        for connection in [owner, recorder] { await connection.close() }
+    }
+
+    @Test func closing_whileARecordingStaysOpen_isRefused_andInAnOlderSnapshotToo() async throws {
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            "ALTER FUNCTION report.close_month(text, timestamptz) SET lock_timeout = '20ms'")
+        let recorder = try await TestDatabase.connect()
+        try await recorder.script("BEGIN;" + Self.line("a", 1))
+
+        let open = await #expect(throws: PostgresError.self) {
+            try await Self.close("2026-03", as: TestDatabase.url)
+        }
+        let old = await #expect(throws: PostgresError.self) {
+            try await owner.script(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT report.close_month('2026-03', now())"
+            )
+        }
+        try await owner.script("ROLLBACK")
+        try await recorder.script("COMMIT")
+
+        #expect(
+            open?.message?.hasPrefix("month 2026-03 is not closed: a transaction that records")
+                == true)
+        #expect(old?.message?.hasPrefix("a month is closed in a transaction of its own") == true)
+        #expect(try await Self.close("2026-03", as: TestDatabase.url) == 1)
+        await owner.close()
+        await recorder.close()
+    }
+
     @Test(arguments: ["repricer_finance", "repricer_pricing", "repricer_service"])
     func whoDoesNotLeadFinance_closesNothing(role: String) async throws {
         let user = try await TestDatabase.login("fin", memberOf: [role])
