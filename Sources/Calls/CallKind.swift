@@ -20,6 +20,10 @@ package protocol CallKind: Sendable {
     /// What holds its open calls back. `now` is the business clock in UTC milliseconds.
     func gate(now: Int64) -> CallGate
 
+    /// Waits for the permit of the call and makes it, with what it needs to leave at the permit's instant.
+    func whileReady<T: Sendable>(
+        _ call: StoreCall, _ work: @Sendable () async -> T
+    ) async -> T
     /// Sends the call. No byte of it leaves after `leavingBefore`, because another process may have taken the call
     /// over.
     func send(
@@ -53,6 +57,12 @@ package protocol CallKind: Sendable {
 
 extension CallKind {
     package var halts: (any ScopeHalts)? { nil }
+
+    package func whileReady<T: Sendable>(
+        _ call: StoreCall, _ work: @Sendable () async -> T
+    ) async -> T {
+        await work()
+    }
 
     package func subscriptions(of call: StoreCall) -> [String] {
         Set(call.parents + [call.subject]).sorted()

@@ -100,6 +100,10 @@ struct CallRound<Kind: CallKind>: Sendable {
     // MARK: One call
 
     private func attempt(_ call: StoreCall) async -> Attempt<Kind> {
+        await kind.whileReady(call) { await permittedAttempt(call) }
+    }
+
+    private func permittedAttempt(_ call: StoreCall) async -> Attempt<Kind> {
         let claimed = claimed[call.callID]
         do {
             guard try await mayLeave() else {

@@ -10,7 +10,16 @@ actor ClientConnection {
     private let tls: TLSContext?
     private let limits: HTTPClientLimits
     private var stream: SocketStream?
-    private var usedAt = Deadline.now
+    private var usedAt = Deadline.now {
+        didSet { fresh.withLock { $0 = usedAt + Self.freshFor } }
+    }
+    /// Until when it counts as open without being asked.
+    private nonisolated let fresh = Mutex<Deadline?>(nil)
+    /// Servers close connections that lie unused, hardly any within this time.
+    private static let freshFor: Duration = .seconds(1)
+
+    /// Whether it was open a moment ago, so that it need not be asked. That takes no turn of its thread.
+    nonisolated var isFresh: Bool { fresh.withLock { $0.map { .now < $0 } ?? false } }
 
     nonisolated var unownedExecutor: UnownedSerialExecutor {
         executor.asUnownedSerialExecutor()
@@ -37,11 +46,15 @@ actor ClientConnection {
             // It is asked as late as possible, because this thread, or the whole process, may have stood still
             // meanwhile.
             if let leavingBefore, .now >= leavingBefore {
-                throw HTTPClientError(.notSent, "the request's time to leave is over")
+                // The connection is as good as before. Where opening one takes longer than a request may wait, those that
+                // follow find it open: dropped, it would let none of them leave.
+                usedAt = .now
+                return .failure(
+                    HTTPClientError(.notSent, "the request's time to leave is over"))
             }
             let response = try exchange(
                 bytes, toHead: toHead, on: stream, until: deadline, &mayHaveArrived)
-            usedAt = .now
+            if self.stream != nil { usedAt = .now }
             return .success(response)
         } catch {
             drop()
@@ -70,6 +83,7 @@ actor ClientConnection {
     private func drop() {
         interrupter.detach()
         stream = nil
+        fresh.withLock { $0 = nil }
     }
 
     /// The kept connection if it is still good, else a new one: nothing has been sent yet.

@@ -72,13 +72,7 @@ package final class HTTPClient: Sendable {
         guard let bytes = MessageWriter.bytes(request, host: origin.hostField) else {
             throw HTTPClientError(.badRequest, "the request cannot be written as HTTP")
         }
-        let connection: ClientConnection
-        do throws(PoolRefusal) {
-            connection = self.connection(
-                try await pool.acquire(until: min(deadline, leavingBefore ?? deadline)))
-        } catch {
-            throw HTTPClientError(error)
-        }
+        let connection = try await connection(until: min(deadline, leavingBefore ?? deadline))
         defer { pool.release(connection) }
         let result = await withTaskCancellationHandler {
             await connection.exchange(
@@ -88,6 +82,33 @@ package final class HTTPClient: Sendable {
             connection.interrupter.interrupt()
         }
         return try result.get()
+    }
+
+    /// The one that is held for this request, or the next that is free.
+    private func connection(
+        until deadline: Deadline
+    ) async throws(HTTPClientError) -> ClientConnection {
+        if let ready = ReadyConnection.held?.take(for: self) { return ready }
+        do throws(PoolRefusal) {
+            return connection(try await pool.acquire(until: deadline))
+        } catch {
+            throw HTTPClientError(error)
+        }
+    }
+
+    /// One that nobody uses, or the place of a new one; nil where there is none. It must be given back.
+    func freeConnection() -> ClientConnection? { pool.acquireFree().map(connection) }
+
+    func giveBack(_ connection: ClientConnection) { pool.release(connection) }
+
+    /// Opens it, however long that takes within the limit: it is kept for whoever comes later. It reports no failure, as
+    /// the request will.
+    func open(_ connection: ClientConnection) async {
+        await withTaskCancellationHandler {
+            await connection.prepare(until: .now + limits.connectTimeout)
+        } onCancel: {
+            connection.interrupter.interrupt()
+        }
     }
 
     private func connection(_ grant: ResourcePool<ClientConnection>.Grant) -> ClientConnection {

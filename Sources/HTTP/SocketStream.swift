@@ -93,10 +93,16 @@ final class SocketStream {
         return poll(&entry, 1, 0) > 0
     }
 
-    /// Whether nothing at all waits to be read: true of a kept connection that is still good.
+    /// Whether neither a byte of an answer nor the peer's end waits to be read: true of a kept connection that is still
+    /// good. Session tickets, which a TLS server sends unasked after the handshake, are no answer; they are taken in.
     var isQuiet: Bool {
-        var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-        return poll(&entry, 1, 0) == 0
+        if let ssl, SSL_pending(ssl) > 0 { return false }
+        guard Self.isReadable(descriptor) else { return true }
+        guard let ssl else { return false }
+        ERR_clear_error()
+        var byte: UInt8 = 0
+        let count = SSL_peek(ssl, &byte, 1)
+        return count <= 0 && SSL_get_error(ssl, count) == SSL_ERROR_WANT_READ
     }
 
     /// Some bytes; empty at the end of the stream.

@@ -32,6 +32,12 @@ package struct PriceChangeKind: CallKind {
         PriceCallQueries.gate(endpoint: permitSource.endpoint, now: now)
     }
 
+    package func whileReady<T: Sendable>(
+        _ call: StoreCall, _ work: @Sendable () async -> T
+    ) async -> T {
+        call.step == .send ? await store.whileReady(work) : await work()
+    }
+
     package func send(
         _ call: StoreCall, _ claimed: ClaimedCall?, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer {

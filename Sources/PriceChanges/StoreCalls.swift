@@ -11,10 +11,15 @@ package protocol StoreCalls: StatusCalls {
     ) async -> StoreAnswer
     /// Tells that so many calls are about to leave, each at an instant that it must keep.
     func prepare(_ calls: Int) async
+    /// Does work while a call of it can leave without a handshake.
+    func whileReady<T: Sendable>(_ work: @Sendable () async -> T) async -> T
 }
 
 extension StoreCalls {
     package func prepare(_ calls: Int) async {}
+    package func whileReady<T: Sendable>(_ work: @Sendable () async -> T) async -> T {
+        await work()
+    }
 }
 
 extension LiveStoreCalls: StoreCalls {
@@ -40,5 +45,9 @@ extension LiveStoreCalls: StoreCalls {
 
     package func prepare(_ calls: Int) async {
         await client.prepare(calls)
+    }
+
+    package func whileReady<T: Sendable>(_ work: @Sendable () async -> T) async -> T {
+        await client.whileReady(work)
     }
 }

@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import ServiceKit
 import TestSupport
@@ -33,6 +34,73 @@ import Testing
 
             #expect(server.connectionCount == 1)
             client.close()
+        }
+    }
+
+    /// A server sends session tickets unasked. A connection that was opened ahead is good all the same.
+    @Test func client_thatOpenedConnectionsAhead_callsOverThese() async throws {
+        let certificates = try TestCertificates.shared.get()
+        try await withServer(tls: certificates.loopback) { server, port in
+            let client = try HTTPClient(
+                baseURL: "https://127.0.0.1:\(port)", extraCAFile: certificates.caFile)
+
+            for _ in 0..<3 { await client.prepare(3) }
+            try await eventually { server.connectionCount == 3 }
+            let statuses = await withTaskGroup(of: Int.self) { group in
+                for _ in 0..<3 {
+                    group.addTask {
+                        await client.whileReady { (try? await client.send(Self.get))?.status ?? 0 }
+                    }
+                }
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+
+            #expect(statuses == [200, 200, 200])
+            #expect(server.connectionCount == 3)
+            client.close()
+        }
+    }
+
+    /// What a server sends unasked after the handshake is no answer, and one that has gone away is no good.
+    @Test func stream_withSessionTicketsUnread_isQuiet_andNotWithAnAnswerOrTheEnd() async throws {
+        let certificates = try TestCertificates.shared.get()
+        let serverTLS = try TLSContext(identity: certificates.loopback)
+        let clientTLS = try TLSContext(trustingSystemAnd: certificates.caFile)
+        for isAnswered in [true, false] {
+            var pair: [Int32] = [0, 0]
+            try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &pair) == 0)
+            let (near, far) = (pair[0], pair[1])
+            let until = Deadline.now + .seconds(20)
+            let client = SocketStream(descriptor: near)
+            let (go, went) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+            Thread.detachNewThread {
+                let server = SocketStream(descriptor: far)
+                if let session = try? serverTLS.serverSession() {
+                    try? server.startTLS(session, asServer: true, until: until)
+                }
+                went.signal()
+                go.wait()
+                if isAnswered {
+                    try? server.write([0x61], until: until)
+                } else {
+                    server.endOutput()
+                }
+                went.signal()
+                go.wait()
+            }
+            try client.startTLS(
+                clientTLS.clientSession(host: "localhost", isAddress: false), asServer: false,
+                until: until)
+            went.wait()
+
+            #expect(SocketStream.isReadable(near), "there are tickets to be read")
+            #expect(client.isQuiet)
+            #expect(!SocketStream.isReadable(near), "they are read")
+            #expect(client.isQuiet)
+            go.signal()
+            went.wait()
+            #expect(!client.isQuiet)
+            go.signal()
         }
     }
 

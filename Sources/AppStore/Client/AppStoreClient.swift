@@ -70,6 +70,11 @@ package struct AppStoreClient: Sendable {
         await http.prepare(calls)
     }
 
+    /// Does work while an open connection is held for the first call that it makes.
+    package func whileReady<T: Sendable>(_ work: @Sendable () async -> T) async -> T {
+        await http.whileReady(work)
+    }
+
     /// Calls Get All Subscription Statuses: one statement for each subscription of the customer.
     ///
     /// - Parameter transactionID: Any transaction id of the customer.

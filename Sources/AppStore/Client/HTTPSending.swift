@@ -10,6 +10,14 @@ package protocol HTTPSending: Sendable {
     ) async throws(HTTPClientError) -> HTTPResponse
     /// Prepares for so many requests that must leave at their instants.
     func prepare(_ count: Int) async
+    /// Does work while an open connection is held for the first request that it sends.
+    func whileReady<T: Sendable>(_ work: @Sendable () async -> T) async -> T
+}
+
+extension HTTPSending {
+    package func whileReady<T: Sendable>(_ work: @Sendable () async -> T) async -> T {
+        await work()
+    }
 }
 
 extension HTTPClient: HTTPSending {}
