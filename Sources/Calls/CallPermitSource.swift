@@ -15,7 +15,9 @@ package struct CallPermitSource: Sendable {
     private static let pauseMin: Duration = .milliseconds(10)
     private static let pauseMax: Duration = .seconds(1)
     /// How far ahead permits are reserved, in real time. A pause, or a silence, holds for every call beyond it.
-    private static let horizon: Duration = .milliseconds(650)
+    package static let horizon: Duration = .milliseconds(650)
+    /// The same for work that can wait, as a list of a million statuses: what somebody waits for finds permits beyond.
+    package static let bulkHorizon: Duration = .milliseconds(250)
     /// How much time of a lease's permits is left when the next lease is asked for: as much as a claim may take
     /// before permits are missed. A claim costs the same for ten calls as for twenty.
     private static let ahead: Duration = .milliseconds(250)
@@ -34,6 +36,7 @@ package struct CallPermitSource: Sendable {
     let clock: any WallClock
     /// The longest silence that is waited out. A longer one ends the run.
     let silenceMax: Duration
+    private let horizon: Duration
     package let wait: Wait
     private let permitClock = PermitClock()
     private let missed = MissedPermits()
@@ -42,13 +45,15 @@ package struct CallPermitSource: Sendable {
 
     package init(
         pool: DatabasePool, endpoint: String, perSecond: Double?, clock: any WallClock,
-        silenceMax: Duration = .seconds(3600), wait: @escaping Wait = CallPermitSource.sleep
+        silenceMax: Duration = .seconds(3600), horizon: Duration = CallPermitSource.horizon,
+        wait: @escaping Wait = CallPermitSource.sleep
     ) {
         self.pool = pool
         self.endpoint = endpoint
         self.perSecond = perSecond
         self.clock = clock
         self.silenceMax = silenceMax
+        self.horizon = horizon
         self.wait = wait
     }
 
@@ -61,7 +66,7 @@ package struct CallPermitSource: Sendable {
         let perSecond = perSecond ?? .greatestFiniteMagnitude
         guard !isReal else {
             return CallRate(
-                endpoint: endpoint, perSecond: perSecond, horizonMicros: Self.horizon.microseconds)
+                endpoint: endpoint, perSecond: perSecond, horizonMicros: horizon.microseconds)
         }
         // It reserves as far ahead as the horizon in real time, however fast the clock runs, and a second where the
         // clock stands still.

@@ -174,12 +174,14 @@ package struct Reconciler: Sendable {
         }
     }
 
-    private func permitSource(_ endpoint: String) -> CallPermitSource {
+    private func permitSource(
+        _ endpoint: String, horizon: Duration = CallPermitSource.horizon
+    ) -> CallPermitSource {
         CallPermitSource(
             pool: dependencies.pool, endpoint: endpoint,
             perSecond: dependencies.limits.statusPerSecond,
             clock: dependencies.clock, silenceMax: dependencies.limits.silenceMax,
-            wait: dependencies.wait)
+            horizon: horizon, wait: dependencies.wait)
     }
 
     private func readHistory(
@@ -274,7 +276,8 @@ package struct Reconciler: Sendable {
     private var statusChecks: StatusCheckRunner {
         StatusCheckRunner(
             pool: dependencies.pool, store: dependencies.store,
-            permitSource: permitSource(Self.statusEndpoint),
+            permitSource: permitSource(
+                Self.statusEndpoint, horizon: CallPermitSource.bulkHorizon),
             clock: dependencies.clock, realClock: dependencies.realClock,
             limits: dependencies.limits.checks, log: dependencies.log)
     }

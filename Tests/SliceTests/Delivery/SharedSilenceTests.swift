@@ -75,6 +75,28 @@ import Testing
         await harness.close()
     }
 
+    /// A list of a million statuses takes all permits of the moments to come, and not those beyond.
+    @Test func bulkReads_leavePermitsToWhatSomebodyWaitsFor() async throws {
+        let harness = try await DeliveryHarness.make()
+        func statuses(_ horizon: Duration) -> CallPermitSource {
+            CallPermitSource(
+                pool: harness.service, endpoint: "status", perSecond: 2, clock: SystemClock(),
+                horizon: horizon, wait: { _ in })
+        }
+        // Permits of half a second each: so slow a machine as takes a minute for it finds the same.
+        let (bulk, urgent) = (statuses(.seconds(60)), statuses(.seconds(180)))
+
+        let first = try await bulk.lease(1_000)
+        let further = try await urgent.lease(5)
+        let rest = try await bulk.lease(1_000)
+
+        #expect((110...121).contains(first.granted))
+        #expect(further.granted == 5)
+        #expect(rest.granted < first.granted / 2, "what passed meanwhile, if anything")
+        #expect(CallPermitSource.bulkHorizon * 2 < CallPermitSource.horizon)
+        await harness.close()
+    }
+
     private static func source(_ harness: DeliveryHarness) -> CallPermitSource {
         CallPermitSource(
             pool: harness.service, endpoint: "change_price", perSecond: 0.02, clock: SystemClock(),
