@@ -256,7 +256,7 @@ package enum FormerViews {
             ) paid
             CROSS JOIN LATERAL (
                 -- Each renewal of the gap, as long as half a period is left until the next one.
-                SELECT t.at FROM generate_series(0, CASE WHEN next.at > paid.at THEN 400 ELSE 0 END) n, LATERAL (
+                SELECT t.at, n FROM generate_series(0, CASE WHEN next.at > paid.at THEN 400 ELSE 0 END) n, LATERAL (
                     SELECT CASE WHEN h.expires_at - span.began_at < interval '6 days'
                         THEN paid.at + n * (h.expires_at - span.began_at)
                         ELSE (paid.at AT TIME ZONE 'UTC' + n * (
@@ -294,6 +294,16 @@ package enum FormerViews {
                         AND n.purchased_at = h.purchased_at
                         AND (n.is_purchase, n.transaction_id, n.sku) < (h.is_purchase, h.transaction_id, h.sku))
                 AND next.at > paid.at + least(interval '1 day', (h.expires_at - span.began_at) / 10)
+                -- Of an item that others renew without, and that is not set to, the first; none where a consent was asked for.
+                AND (NOT c.is_leaving OR EXISTS (
+                        SELECT FROM repricer.charges n
+                        WHERE n.original_transaction_id = h.original_transaction_id AND n.sku = ANY (names.skus)
+                            AND n.purchased_at > h.purchased_at)
+                    OR gap.n = 0 AND NOT EXISTS (
+                        SELECT FROM repricer.subscription_events e
+                        WHERE e.original_transaction_id = h.original_transaction_id
+                            AND (e.type, e.subtype) = ('PRICE_INCREASE', 'PENDING') AND e.signed_at >= span.began_at
+                            AND e.signed_at - gap.at <= least(interval '1 day', (h.expires_at - span.began_at) / 10)))
                 AND (coalesce(h.revoked_at > h.expires_at + interval '1 day', true)
                     AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity OR EXISTS (
                         SELECT FROM repricer.charges n
