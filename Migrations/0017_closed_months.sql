@@ -122,8 +122,9 @@ BEGIN
         RAISE EXCEPTION 'a month is closed in a transaction of its own, with isolation READ COMMITTED: an older snapshot does '
             'not show what is known' USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Nobody records money while it is counted, a second at most of most months. So closed_at divides what is in the figures
-    -- from what is told later, and a report as of closed_at says the same. On a cluster no report says what was known then.
+    -- Nobody records money while the month is counted, which takes a second at most for most months. So closed_at divides what is
+    -- in the figures from what is told later, and a report as of closed_at says the same. On a Citus cluster nobody waits: there
+    -- what is recorded within moments of closed_at may be in the figures or not.
     IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') THEN
         BEGIN
             LOCK TABLE subscription_events, charges, money_entries IN SHARE MODE;

@@ -20,7 +20,8 @@ package protocol CallKind: Sendable {
     /// What holds its open calls back. `now` is the business clock in UTC milliseconds.
     func gate(now: Int64) -> CallGate
 
-    /// Waits for the permit of the call and makes it, with what it needs to leave at the permit's instant.
+    /// Does the work of one call, which waits for its permit and then leaves, with all that the call needs to leave at the
+    /// permit's instant: an open connection, say.
     func whileReady<T: Sendable>(
         _ call: StoreCall, _ work: @Sendable () async -> T
     ) async -> T

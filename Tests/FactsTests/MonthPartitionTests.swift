@@ -82,6 +82,26 @@ import Testing
         return places
     }
 
+    /// Whoever reads the partitions while another session drops one is not told of it, and does not fail.
+    @Test func partition_thatAnotherSessionHasDropped_isLeftOut() async throws {
+        let (reader, owner) = (try await TestDatabase.connect(), try await TestDatabase.connect())
+        _ = try await Self.prepare(.statements, "2021-03-05T00:00:00Z", ahead: 0, on: owner)
+        let before = try await Self.bounds(.statements, owner)
+        // A snapshot in which the partition is still there.
+        try await reader.script(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_inherits")
+
+        try await owner.script("DROP TABLE repricer.subscription_events_2021_03")
+        let seen = try await Self.bounds(.statements, reader)
+
+        try await reader.script("COMMIT")
+        let after = try await Self.bounds(.statements, owner)
+        #expect(before.contains { $0.hasPrefix("subscription_events_2021_03 ") })
+        #expect(seen == after)
+        await reader.close()
+        await owner.close()
+    }
+
     @Test(arguments: Self.tables)
     func prepare_acrossTheYear_makesWholeMonthsInUTCOnce(_ table: Table) async throws {
         let connection = try await TestDatabase.connect()
