@@ -36,7 +36,7 @@ package struct CallPermitSource: Sendable {
     let clock: any WallClock
     /// The longest silence that is waited out. A longer one ends the run.
     let silenceMax: Duration
-    private let horizon: Duration
+    private var horizon: Duration
     package let wait: Wait
     private let permitClock = PermitClock()
     private let missed = MissedPermits()
@@ -59,6 +59,13 @@ package struct CallPermitSource: Sendable {
 
     /// Sleeps as exactly as the machine can.
     package static let sleep: Wait = { try await Alarm.shared.wait(for: $0) }
+
+    /// The same permits for work that can wait.
+    package var forBulk: CallPermitSource {
+        var source = self
+        source.horizon = Self.bulkHorizon
+        return source
+    }
 
     private var isReal: Bool { clock is SystemClock }
 

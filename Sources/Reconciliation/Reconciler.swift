@@ -174,14 +174,12 @@ package struct Reconciler: Sendable {
         }
     }
 
-    private func permitSource(
-        _ endpoint: String, horizon: Duration = CallPermitSource.horizon
-    ) -> CallPermitSource {
+    private func permitSource(_ endpoint: String) -> CallPermitSource {
         CallPermitSource(
             pool: dependencies.pool, endpoint: endpoint,
             perSecond: dependencies.limits.statusPerSecond,
             clock: dependencies.clock, silenceMax: dependencies.limits.silenceMax,
-            horizon: horizon, wait: dependencies.wait)
+            wait: dependencies.wait)
     }
 
     private func readHistory(
@@ -276,8 +274,7 @@ package struct Reconciler: Sendable {
     private var statusChecks: StatusCheckRunner {
         StatusCheckRunner(
             pool: dependencies.pool, store: dependencies.store,
-            permitSource: permitSource(
-                Self.statusEndpoint, horizon: CallPermitSource.bulkHorizon),
+            permitSource: permitSource(Self.statusEndpoint),
             clock: dependencies.clock, realClock: dependencies.realClock,
             limits: dependencies.limits.checks, log: dependencies.log)
     }

@@ -44,7 +44,8 @@ package struct StatusCheckRunner: Sendable {
     ) {
         self.pool = pool
         self.store = store
-        self.permitSource = permitSource
+        // A list may hold a million, and others wait for one status.
+        self.permitSource = permitSource.forBulk
         self.clock = clock
         self.realClock = realClock
         self.limits = limits

@@ -78,7 +78,7 @@ extension Live {
             pool: pool, store: try store(),
             permitSource: CallPermitSource(
                 pool: pool, endpoint: "status", perSecond: try statusPerSecond(), clock: clock,
-                silenceMax: .seconds(3 * 3600), horizon: CallPermitSource.bulkHorizon),
+                silenceMax: .seconds(3 * 3600)),
             clock: clock, realClock: realClock, log: log)
     }
 

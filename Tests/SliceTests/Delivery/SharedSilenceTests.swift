@@ -1,6 +1,7 @@
 import AppStore
 import Facts
 import Pricing
+import Reconciliation
 import ServiceKit
 import TestSupport
 import Testing
@@ -94,6 +95,21 @@ import Testing
         #expect(further.granted == 5)
         #expect(rest.granted < first.granted / 2, "what passed meanwhile, if anything")
         #expect(CallPermitSource.bulkHorizon * 2 < CallPermitSource.horizon)
+        await harness.close()
+    }
+
+    /// Whoever reads a list reserves no further ahead, whatever permits it was given.
+    @Test func list_reservesAsBulkDoes() async throws {
+        let harness = try await DeliveryHarness.make()
+        let permits = CallPermitSource(
+            pool: harness.service, endpoint: "status", perSecond: 1000, clock: SystemClock())
+
+        let list = StatusCheckRunner(
+            pool: harness.service, store: harness.store, permitSource: permits,
+            clock: harness.clock, realClock: harness.realClock, log: .silent)
+
+        #expect(permits.permitsAhead == 650)
+        #expect(list.permitSource.permitsAhead == 250)
         await harness.close()
     }
 

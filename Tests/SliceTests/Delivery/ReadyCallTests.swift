@@ -1,0 +1,66 @@
+import AppStore
+import Calls
+import HTTP
+import JOSE
+import PriceChanges
+import SandboxStore
+import ServiceKit
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import Pricing
+
+/// A price call takes its permit with its connection open, from the round to the socket. A handshake that began only then
+/// would make it miss its instant wherever Apple is far away.
+@Suite(.database) struct ReadyCallTests {
+    private typealias Harness = DeliveryHarness
+
+    /// Sees what is done while a connection is held open.
+    private final class Wire: HTTPSending {
+        @TaskLocal static var isReady = false
+        let sentReady = Mutex([Bool]())
+        let waitedReady = Mutex([Bool]())
+
+        func prepare(_ count: Int) async {}
+
+        func whileReady<T: Sendable>(_ work: @Sendable () async -> T) async -> T {
+            await Self.$isReady.withValue(true) { await work() }
+        }
+
+        func send(
+            _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant?
+        ) async throws(HTTPClientError) -> HTTPResponse {
+            sentReady.withLock { $0.append(Self.isReady) }
+            return HTTPResponse(status: 500)
+        }
+    }
+
+    @Test func priceCall_waitsForItsPermit_andLeaves_withItsConnectionOpen() async throws {
+        let harness = try await Harness.make()
+        let wire = Wire()
+        for id in ["1", "2", "3"] { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(
+            ["1", "2", "3"].enumerated().map { Harness.row($1, line: $0 + 2) })
+        let authority = try CertificateAuthority(
+            validFrom: 1_577_836_800_000, validUntil: 2_208_988_800_000)
+        let store = LiveStoreCalls(
+            client: AppStoreClient(
+                http: wire,
+                token: BearerToken(
+                    key: try .generate(), keyID: "KEY", issuerID: "ISSUER",
+                    bundleID: "com.example.app", clock: harness.clock),
+                clock: harness.clock,
+                verifier: try JWSVerifier(roots: authority.trustedRoots()),
+                bundleID: "com.example.app", environment: .production))
+        let scheduler = harness.scheduler(
+            calls: store, perSecond: 4,
+            wait: { _ in wire.waitedReady.withLock { $0.append(Wire.isReady) } })
+
+        while wire.sentReady.withLock({ $0.count }) < 3 { _ = try await scheduler.round() }
+
+        #expect(wire.sentReady.withLock { $0.prefix(3) } == [true, true, true])
+        #expect(wire.waitedReady.withLock { $0.contains(true) })
+        await harness.close()
+    }
+}
