@@ -19,7 +19,7 @@ CREATE TABLE repricer.subscriptions (
     renewal_period text,
     product_id text,
     app_account_token text,
-    -- The renewal date of a family member's subscription can't be extended by itself.
+    -- Of a family member's subscription, or an assigned seat, neither the price nor the renewal date can be changed.
     ownership_type text,
     -- A subscription sold without Advanced Commerce tells a free trial by this, not by the price of an item. Its
     -- renewal date can't be extended either.

@@ -584,6 +584,27 @@ $$;
 
 COMMENT ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) IS 'report.batch_summary as it was known at the instant: by what was recorded until then, late news left out.';
 
+CREATE FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[]) RETURNS TABLE(original_transaction_id text, change_id uuid, transaction_id text, sku text, exception text, occurred_at timestamp with time zone, amount_milliunits bigint, expected_milliunits bigint, refunded_milliunits bigint, currency text, storefront text, bucket smallint)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception, x.occurred_at, x.amount_milliunits,
+        x.expected_milliunits, x.refunded_milliunits, x.currency, x.storefront, x.bucket
+    FROM unnest(p_ids) AS m (id)
+    -- OFFSET 0 makes PostgreSQL go subscription by subscription.
+    CROSS JOIN LATERAL (
+        SELECT l.* FROM live_charge_exceptions l WHERE l.original_transaction_id = m.id AND l.batch_id = p_batch
+        OFFSET 0) x;
+END
+$$;
+
+COMMENT ON FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[]) IS 'What live_charge_exceptions says of these subscriptions in one batch.';
+
 CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
     AS $$
@@ -599,14 +620,6 @@ $$;
 CREATE FUNCTION repricer.fitting(p_sum numeric, p_what text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN (abs(p_sum) > ('9223372036854775807'::bigint)::numeric) THEN repricer.figure(p_sum, p_what) ELSE (p_sum)::bigint END;
-
-CREATE FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) RETURNS bigint
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE WHEN ((p_refunded = 0) AND (p_quantity = 1)) THEN p_old WHEN (p_refunded = 0) THEN repricer.fitting(((p_old)::numeric * (p_quantity)::numeric), (('the seats of transaction '::text || p_transaction) || ', at the old price,'::text)) ELSE repricer.fitting(round((((p_old)::numeric * (((p_price * p_quantity) - p_refunded))::numeric) / (p_price)::numeric)), (('the seats of transaction '::text || p_transaction) || ', at the old price,'::text)) END;
-
-CREATE FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) RETURNS boolean
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ((p_state = 'rejected'::text) OR ((p_refused_at IS NOT NULL) AND (p_doubtful_since IS NULL) AND (p_state = ANY (ARRAY['queued'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text]))));
 
 CREATE FUNCTION repricer.marked_subscriptions() RETURNS SETOF text
     LANGUAGE sql STABLE SECURITY DEFINER ROWS 2000 PARALLEL SAFE
@@ -752,287 +765,6 @@ COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries sa
 
 COMMENT ON COLUMN repricer.charges.recorded_at IS 'Since when it is known as it stands here; what was known before is in charge_versions.';
 
-CREATE TABLE repricer.dependent_cancellations (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    dependent_sku text NOT NULL,
-    parent_sku text NOT NULL,
-    batch_id uuid NOT NULL,
-    cause text NOT NULL,
-    is_cross_subscription boolean DEFAULT false NOT NULL,
-    target_transaction_id text,
-    target_period text,
-    cancel_reference_id uuid,
-    state text DEFAULT 'requested'::text NOT NULL,
-    price_milliunits bigint,
-    currency text,
-    requested_at timestamp with time zone NOT NULL,
-    requested_by_evidence text NOT NULL,
-    settled_at timestamp with time zone,
-    settled_by_evidence text,
-    detail text,
-    next_check_at timestamp with time zone,
-    checks integer DEFAULT 0 NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT dependent_cancellations_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT dependent_cancellations_proof CHECK (((state <> 'confirmed'::text) OR (settled_by_evidence IS NOT NULL))),
-    CONSTRAINT dependent_cancellations_state CHECK ((state = ANY (ARRAY['requested'::text, 'confirmed'::text, 'cancel_sent'::text, 'discrepancy'::text, 'not_needed'::text])))
-);
-ALTER TABLE ONLY repricer.dependent_cancellations ALTER COLUMN batch_id SET STATISTICS 0;
-
-COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS 'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is called.';
-
-COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The subscription that carries it, once found.';
-
-COMMENT ON COLUMN repricer.dependent_cancellations.target_period IS 'The period of that subscription when it was found, as of which price_milliunits is. What is told of the dependent names it: the subscription may be in another bucket.';
-
-COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS 'The requestReferenceId of the call that cancels it.';
-
-COMMENT ON COLUMN repricer.dependent_cancellations.recorded_at IS 'Since when it stands as it does here; what it was before is in dependent_cancellation_versions.';
-
-CREATE TABLE repricer.kept_statements (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb,
-    recorded_at timestamp with time zone NOT NULL,
-    told_period_at timestamp with time zone,
-    tells_end boolean DEFAULT false NOT NULL,
-    left_out jsonb,
-    CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that reports ask for.';
-
-COMMENT ON COLUMN repricer.kept_statements.told_period_at IS 'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
-
-COMMENT ON COLUMN repricer.kept_statements.tells_end IS 'Whether it told when the paid period ends; where statement is kept, that says so.';
-
-COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of what was left out of it as meaningless; null: nothing.';
-
-CREATE TABLE repricer.subscription_events (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-)
-PARTITION BY RANGE (signed_at);
-
-COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status. Old months are dropped by retention, once subscription_checkpoints stands for them.';
-
-CREATE VIEW repricer.told_statements AS
- SELECT subscription_events.original_transaction_id,
-    subscription_events.bucket,
-    subscription_events.signed_at,
-    subscription_events.evidence_id,
-    subscription_events.source,
-    subscription_events.type,
-    subscription_events.subtype,
-    subscription_events.statement,
-    subscription_events.recorded_at,
-    COALESCE(repricer.tells_end(subscription_events.statement), false) AS tells_end,
-    (subscription_events.statement -> 'ignored'::text) AS left_out
-   FROM repricer.subscription_events
-UNION ALL
- SELECT kept_statements.original_transaction_id,
-    kept_statements.bucket,
-    kept_statements.signed_at,
-    kept_statements.evidence_id,
-    kept_statements.source,
-    kept_statements.type,
-    kept_statements.subtype,
-    kept_statements.statement,
-    kept_statements.recorded_at,
-    (kept_statements.tells_end OR COALESCE(repricer.tells_end(kept_statements.statement), false)) AS tells_end,
-    kept_statements.left_out
-   FROM repricer.kept_statements;
-
-COMMENT ON VIEW repricer.told_statements IS 'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
-
-CREATE VIEW repricer.explained_charges AS
- SELECT c.original_transaction_id,
-    c.bucket,
-    h.transaction_id,
-    h.sku,
-    h.purchased_at,
-    h.price_milliunits,
-    h.quantity,
-    h.currency,
-    h.storefront,
-    h.refunded_milliunits,
-    c.batch_id,
-    c.change_id,
-        CASE
-            WHEN (h.currency = c.currency) THEN
-            CASE
-                WHEN t.is_in_effect THEN c.new_price_milliunits
-                ELSE c.current_price_milliunits
-            END
-            ELSE NULL::bigint
-        END AS expected_milliunits,
-        CASE
-            WHEN (w.exception IS NULL) THEN w.explained_as
-            ELSE NULL::text
-        END AS explained_as,
-    w.exception,
-        CASE
-            WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
-               FROM repricer.price_changes n
-              WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))) THEN (((h.price_milliunits * h.quantity) - h.refunded_milliunits) - repricer.at_old_price(c.current_price_milliunits, h.price_milliunits, h.quantity, h.refunded_milliunits, h.transaction_id))
-            ELSE NULL::bigint
-        END AS uplift_milliunits
-   FROM (((((repricer.price_changes c
-     CROSS JOIN LATERAL ( SELECT (NOT (EXISTS ( SELECT
-                   FROM repricer.price_changes o
-                  WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id))))) AS is_alone
-         OFFSET 0) a)
-     CROSS JOIN LATERAL ( SELECT repricer.is_refused(c.state, c.refused_at, c.doubtful_since) AS is_refused) r)
-     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
-            k.bucket,
-            k.transaction_id,
-            k.sku,
-            k.purchased_at,
-            k.expires_at,
-            k.revoked_at,
-            k.price_milliunits,
-            k.quantity,
-            k.currency,
-            k.storefront,
-            k.is_offer,
-            k.is_purchase,
-            k.is_added_seat,
-            k.is_relisted,
-            k.period,
-            k.refunded_milliunits,
-            k.recorded_at,
-            k.bought,
-            max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS renewed_until,
-            max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
-            ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
-            LEAST('1 day'::interval, ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
-           FROM ( SELECT k_1.original_transaction_id,
-                    k_1.bucket,
-                    k_1.transaction_id,
-                    k_1.sku,
-                    k_1.purchased_at,
-                    k_1.expires_at,
-                    k_1.revoked_at,
-                    k_1.price_milliunits,
-                    k_1.quantity,
-                    k_1.currency,
-                    k_1.storefront,
-                    k_1.is_offer,
-                    k_1.is_purchase,
-                    k_1.is_added_seat,
-                    k_1.is_relisted,
-                    k_1.period,
-                    k_1.refunded_milliunits,
-                    k_1.recorded_at,
-                    count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (PARTITION BY k_1.sku ORDER BY k_1.purchased_at, k_1.transaction_id) AS bought
-                   FROM repricer.charges k_1
-                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
-         OFFSET 0) h)
-     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
-            ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place,
-            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.renewed_until) AND (h.purchased_at < h.renewed_until)) OR ((h.purchased_at < (h.renewed_until - '00:01:00'::interval)) AND COALESCE(((h.renewed_until > LEAST((h.purchased_at + '1 day'::interval), (h.purchased_at + h.half))) OR (h.expires_at < (h.renewed_until + h.half))), true))), false)) AS is_double) t)
-     CROSS JOIN LATERAL ( SELECT
-                CASE
-                    WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
-                    WHEN h.is_offer THEN 'offer'::text
-                    WHEN (NOT t.is_of_the_place) THEN 'moved'::text
-                    WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
-                    WHEN e.is_back THEN 'new_purchase'::text
-                    WHEN ((NOT t.is_in_effect) AND (h.price_milliunits = c.current_price_milliunits)) THEN 'old_price'::text
-                    WHEN h.is_purchase THEN 'new_purchase'::text
-                    ELSE NULL::text
-                END AS explained_as,
-                CASE
-                    WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
-                    WHEN t.is_double THEN 'double'::text
-                    WHEN h.is_relisted THEN 'relisted'::text
-                    WHEN ((h.currency <> c.currency) AND ((h.storefront = c.storefront) OR (h.currency = 'XXX'::text))) THEN 'wrong_currency'::text
-                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
-                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'after_end'::text
-                    WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
-                    WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone OR (h.is_added_seat AND (h.price_milliunits < c.new_price_milliunits)))))) THEN 'other_price'::text
-                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN
-                    CASE
-                        WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
-                        ELSE NULL::text
-                    END
-                    WHEN (h.price_milliunits <>
-                    CASE
-                        WHEN t.is_in_effect THEN c.new_price_milliunits
-                        ELSE c.current_price_milliunits
-                    END) THEN 'other_price'::text
-                    WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
-                    ELSE NULL::text
-                END AS exception
-           FROM (( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
-                           FROM repricer.price_changes u_1
-                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone,
-                    (EXISTS ( SELECT
-                           FROM repricer.told_statements q
-                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AS had_failed) u
-             CROSS JOIN LATERAL ( SELECT (t.is_in_effect AND (NOT h.is_purchase) AND
-                        CASE
-                            WHEN (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) THEN ((EXISTS ( SELECT
-                               FROM repricer.told_statements q
-                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at)))) AND (NOT (EXISTS ( SELECT
-                               FROM repricer.told_statements q
-                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.signed_at > (h.purchased_at - '1 day'::interval)) AND ((((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric >= (EXTRACT(epoch FROM (h.paid_before_until + '00:01:00'::interval)) * (1000)::numeric)) AND (((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric <= (EXTRACT(epoch FROM h.purchased_at) * (1000)::numeric))))))))
-                            ELSE (COALESCE((h.revoked_at > (h.purchased_at + h.half)), true) AND (EXISTS ( SELECT
-                               FROM repricer.told_statements q
-                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT u.had_failed))
-                        END) AS is_after_end,
-                    ((NOT h.is_purchase) AND (h.purchased_at <= c.ended_at) AND (c.ended_at < (h.purchased_at +
-                        CASE
-                            WHEN (c.reason = 'item_missing_at_renewal'::text) THEN h.tolerance
-                            ELSE h.half
-                        END)) AND (c.reason IS DISTINCT FROM 'refunded_or_revoked'::text) AND (c.reason IS DISTINCT FROM 'item_refunded'::text) AND (h.purchased_at >= (h.paid_before_until - '00:01:00'::interval)) AND COALESCE((h.revoked_at > c.ended_at), true) AND (NOT u.had_failed)) AS is_at_end,
-                    ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
-                           FROM repricer.charges b
-                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >
-                                CASE
-                                    WHEN t.is_in_effect THEN c.effective_at
-                                    ELSE c.ended_at
-                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND ((b.price_milliunits = h.price_milliunits) OR (b.is_offer AND (h.price_milliunits <= c.current_price_milliunits))) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
-                                   FROM repricer.told_statements q
-                                  WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
-                                   FROM repricer.charges p
-                                  WHERE ((p.original_transaction_id = c.original_transaction_id) AND ((p.sku = c.sku) OR (p.sku = c.current_sku) OR (p.sku = ANY (c.former_skus))) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - '00:01:00'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
-  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at, c.refused_at)) AND (c.undoes_change_id IS NULL) AND ((c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) OR r.is_refused) AND ((NOT r.is_refused) OR ((COALESCE(c.sent_at, c.refused_at) IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.charges b
-          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= COALESCE(c.sent_at, c.refused_at)) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
-           FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)) AND
-                CASE
-                    WHEN repricer.is_refused(n.state, n.refused_at, n.doubtful_since) THEN (ROW(COALESCE(n.sent_at, n.refused_at), n.change_id) > ROW(COALESCE(c.sent_at, c.refused_at), c.change_id))
-                    ELSE (n.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text]))
-                END)
-         OFFSET 0)))))) AND (r.is_refused OR a.is_alone OR (NOT (EXISTS ( SELECT
-           FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.price_changes y
-                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.price_changes y
-                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))
-         OFFSET 0)))));
-
-COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
-
 CREATE TABLE repricer.money_entries (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -1093,6 +825,66 @@ CREATE TABLE repricer.kept_exceptions (
 ALTER TABLE ONLY repricer.kept_exceptions ALTER COLUMN batch_id SET STATISTICS 0;
 
 COMMENT ON TABLE repricer.kept_exceptions IS 'Charge exceptions of called changes. Only summarise_figures writes it.';
+
+CREATE TABLE repricer.kept_statements (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb,
+    recorded_at timestamp with time zone NOT NULL,
+    told_period_at timestamp with time zone,
+    tells_end boolean DEFAULT false NOT NULL,
+    left_out jsonb,
+    CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that reports ask for.';
+
+COMMENT ON COLUMN repricer.kept_statements.told_period_at IS 'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
+
+COMMENT ON COLUMN repricer.kept_statements.tells_end IS 'Whether it told when the paid period ends; where statement is kept, that says so.';
+
+COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of what was left out of it as meaningless; null: nothing.';
+
+CREATE TABLE repricer.stale_figures (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    CONSTRAINT stale_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.stale_figures IS 'Subscriptions whose kept figures are to be computed anew. One row a writer, so that nobody waits for another one''s mark.';
+
+CREATE VIEW repricer.marked_batches AS
+ SELECT DISTINCT s.original_transaction_id,
+    b.batch_id
+   FROM (repricer.stale_figures s
+     CROSS JOIN LATERAL ( SELECT c.batch_id
+           FROM repricer.price_changes c
+          WHERE (c.original_transaction_id = s.original_transaction_id)
+         OFFSET 0) b);
+
+COMMENT ON VIEW repricer.marked_batches IS 'The marked subscriptions, once for each batch that they have a change in.';
+
+CREATE TABLE repricer.subscription_events (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    source text NOT NULL,
+    type text,
+    subtype text,
+    statement jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
+)
+PARTITION BY RANGE (signed_at);
+
+COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status. Old months are dropped by retention, once subscription_checkpoints stands for them.';
 
 CREATE TABLE repricer.subscriptions (
     original_transaction_id text NOT NULL,
@@ -1172,187 +964,34 @@ COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the period fro
 
 COMMENT ON COLUMN repricer.subscriptions.checkpoint_at IS 'Statements signed before it stand in subscription_checkpoints; one that comes later is in overdue_statements. Null: all statements are kept.';
 
-CREATE VIEW repricer.missing_renewals AS
- SELECT c.batch_id,
-    c.original_transaction_id,
-    c.change_id,
-    h.sku,
-    missed.at AS occurred_at,
-    repricer.fitting(((
-        CASE
-            WHEN (h.currency <> c.currency) THEN NULL::bigint
-            WHEN (t.is_in_effect OR ((c.state = 'effective'::text) AND (missed.at >= (c.due_effective_at - LEAST('01:00:00'::interval, (h.length / (10)::double precision)))))) THEN c.new_price_milliunits
-            ELSE c.current_price_milliunits
-        END)::numeric * (
-        CASE
-            WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
-            ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
-               FROM repricer.charges k
-              WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at = h.expires_at))), (1)::bigint)
-        END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
-    h.currency,
-    h.storefront,
-    c.bucket
-   FROM ((((repricer.price_changes c
-     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
-            k.bucket,
-            k.transaction_id,
-            k.sku,
-            k.purchased_at,
-            k.expires_at,
-            k.revoked_at,
-            k.price_milliunits,
-            k.quantity,
-            k.currency,
-            k.storefront,
-            k.is_offer,
-            k.is_purchase,
-            k.is_added_seat,
-            k.is_relisted,
-            k.period,
-            k.refunded_milliunits,
-            k.recorded_at,
-            k.bought,
-            min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
-            row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
-            max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.bought ORDER BY k.purchased_at) AS kept_until,
-            count(*) OVER (PARTITION BY k.expires_at) AS paid_by,
-            min(k.purchased_at) OVER (PARTITION BY k.expires_at) AS began_at,
-            (k.expires_at - min(k.purchased_at) OVER (PARTITION BY k.expires_at)) AS length
-           FROM ( SELECT k_1.original_transaction_id,
-                    k_1.bucket,
-                    k_1.transaction_id,
-                    k_1.sku,
-                    k_1.purchased_at,
-                    k_1.expires_at,
-                    k_1.revoked_at,
-                    k_1.price_milliunits,
-                    k_1.quantity,
-                    k_1.currency,
-                    k_1.storefront,
-                    k_1.is_offer,
-                    k_1.is_purchase,
-                    k_1.is_added_seat,
-                    k_1.is_relisted,
-                    k_1.period,
-                    k_1.refunded_milliunits,
-                    k_1.recorded_at,
-                    count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (ORDER BY k_1.purchased_at) AS bought
-                   FROM repricer.charges k_1
-                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
-         OFFSET 0) h)
-     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
-            LEAST('1 day'::interval, (h.length / (10)::double precision)) AS tolerance,
-            GREATEST(h.expires_at, h.kept_until) AS ends_at,
-                CASE
-                    WHEN (h.length < '6 days'::interval) THEN h.length
-                    ELSE
-                    CASE COALESCE(h.period, c.period)
-                        WHEN 'P1W'::text THEN '7 days'::interval
-                        WHEN 'P2M'::text THEN '2 mons'::interval
-                        WHEN 'P3M'::text THEN '3 mons'::interval
-                        WHEN 'P6M'::text THEN '6 mons'::interval
-                        WHEN 'P1Y'::text THEN '1 year'::interval
-                        ELSE '1 mon'::interval
-                    END
-                END AS step) t)
-     CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
-                CASE
-                    WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
-                    ELSE NULL::timestamp with time zone
-                END) AS at
-           FROM ( SELECT ( SELECT s.purchased_at
-                           FROM repricer.subscriptions s
-                          WHERE (s.original_transaction_id = c.original_transaction_id)) AS purchased_at
-                 OFFSET 0) p
-          WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (t.ends_at + t.tolerance)), true))
-         OFFSET 0) next)
-     CROSS JOIN LATERAL ( SELECT d.at,
-            n.n AS place
-           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM t.step))))))::integer) n(n)
-             CROSS JOIN LATERAL ( SELECT (
-                        CASE
-                            WHEN (((h.began_at AT TIME ZONE 'UTC'::text) + t.step) = (t.ends_at AT TIME ZONE 'UTC'::text)) THEN ((h.began_at AT TIME ZONE 'UTC'::text) + (((n.n + 1))::double precision * t.step))
-                            ELSE ((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision * t.step))
-                        END AT TIME ZONE 'UTC'::text) AS at) d)
-          WHERE ((n.n = 0) OR (EXTRACT(epoch FROM (next.at - d.at)) > (EXTRACT(epoch FROM t.step) / (2)::numeric)))) missed)
-  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND ((NOT c.is_leaving) OR (h.next_at IS NOT NULL) OR ((missed.place = 0) AND (NOT (EXISTS ( SELECT
-           FROM repricer.told_statements q
-          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'PRICE_INCREASE'::text) AND (q.subtype = 'PENDING'::text) AND ((q.signed_at >= h.began_at) AND (q.signed_at <= (missed.at + t.tolerance))))))))) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
-           FROM repricer.price_changes o
-          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.told_statements e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND ((e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) OR ((e.type = 'DID_RENEW'::text) AND (e.subtype = 'BILLING_RECOVERY'::text) AND ((missed.at >= (e.signed_at - '61 days'::interval)) AND (missed.at <= e.signed_at)))) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + '1 day'::interval))) AND ((e.type <> 'DID_FAIL_TO_RENEW'::text) OR ((missed.at >= (e.signed_at - '1 day'::interval)) AND (missed.at <= (e.signed_at + '61 days'::interval)))) AND ((e.type <> 'GRACE_PERIOD_EXPIRED'::text) OR ((missed.at >= (e.signed_at - '61 days'::interval)) AND (missed.at <= (e.signed_at + '61 days'::interval)))) AND ((e.type <> 'EXPIRED'::text) OR (missed.at >= (e.signed_at - '61 days'::interval))) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR ((e.subtype = ANY (ARRAY['UPGRADE'::text, 'DOWNGRADE'::text])) AND (e.signed_at <= (missed.at + '1 day'::interval)) AND (NOT COALESCE(((((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))) AND ((e.statement #>> '{renewal,period}'::text[]) = COALESCE(h.period, c.period))), false)) AND (NOT (h.is_purchase AND (NOT h.is_added_seat) AND (e.signed_at <= (h.purchased_at + t.tolerance)))) AND (NOT (EXISTS ( SELECT
-                   FROM repricer.told_statements b
-                  WHERE ((b.original_transaction_id = h.original_transaction_id) AND (b.type = 'DID_CHANGE_RENEWAL_PREF'::text) AND (COALESCE(b.subtype, ''::text) = ''::text) AND (b.signed_at > e.signed_at) AND (b.signed_at <= (missed.at + '1 day'::interval)) AND (((b.statement #> '{renewal,items}'::text[]) IS NULL) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))))))))))))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.began_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.dependent_cancellations d
-          WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.dependent_sku = h.sku) AND (NOT d.is_cross_subscription) AND (d.state = 'confirmed'::text) AND ((d.requested_at >= h.began_at) AND (d.requested_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
-           FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+CREATE VIEW repricer.told_statements AS
+ SELECT subscription_events.original_transaction_id,
+    subscription_events.bucket,
+    subscription_events.signed_at,
+    subscription_events.evidence_id,
+    subscription_events.source,
+    subscription_events.type,
+    subscription_events.subtype,
+    subscription_events.statement,
+    subscription_events.recorded_at,
+    COALESCE(repricer.tells_end(subscription_events.statement), false) AS tells_end,
+    (subscription_events.statement -> 'ignored'::text) AS left_out
+   FROM repricer.subscription_events
+UNION ALL
+ SELECT kept_statements.original_transaction_id,
+    kept_statements.bucket,
+    kept_statements.signed_at,
+    kept_statements.evidence_id,
+    kept_statements.source,
+    kept_statements.type,
+    kept_statements.subtype,
+    kept_statements.statement,
+    kept_statements.recorded_at,
+    (kept_statements.tells_end OR COALESCE(repricer.tells_end(kept_statements.statement), false)) AS tells_end,
+    kept_statements.left_out
+   FROM repricer.kept_statements;
 
-COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of called changes that no charge tells of.';
-
-CREATE VIEW repricer.paid_changes AS
- SELECT c.batch_id,
-    c.original_transaction_id,
-    c.bucket,
-    c.change_id,
-    c.currency,
-    c.storefront,
-    c.new_price_milliunits,
-    h.sku,
-        CASE
-            WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
-            ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
-               FROM repricer.charges k
-              WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at = h.expires_at))), (1)::bigint)
-        END AS quantity,
-    h.expires_at AS paid_until,
-    GREATEST(h.expires_at, e.until) AS word_due_at,
-    (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND (h.is_added_seat OR (h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
-    (n.prices IS NULL) AS is_newest,
-    g.is_given_back
-   FROM ((((repricer.price_changes c
-     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
-            k.bucket,
-            k.transaction_id,
-            k.sku,
-            k.purchased_at,
-            k.expires_at,
-            k.revoked_at,
-            k.price_milliunits,
-            k.quantity,
-            k.currency,
-            k.storefront,
-            k.is_offer,
-            k.is_purchase,
-            k.is_added_seat,
-            k.is_relisted,
-            k.period,
-            k.refunded_milliunits,
-            k.recorded_at,
-            count(*) OVER (PARTITION BY k.expires_at) AS paid_by
-           FROM repricer.charges k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
-          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
-         LIMIT 1) h)
-     CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
-     CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
-            max((t.signed_at +
-                CASE t.type
-                    WHEN 'RENEWAL_EXTENDED'::text THEN '90 days'::interval
-                    ELSE '61 days'::interval
-                END)) FILTER (WHERE ((t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND ((t.type <> 'RENEWAL_EXTENDED'::text) OR (NOT t.tells_end)))) AS until
-           FROM repricer.told_statements t
-          WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
-     CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
-           FROM repricer.price_changes o
-          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
-  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL));
-
-COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when something must be told of it. Where the last charge was given back as a whole, until when it paid.';
+COMMENT ON VIEW repricer.told_statements IS 'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
 
 CREATE VIEW repricer.silent_open_changes AS
  SELECT c.batch_id,
@@ -1419,93 +1058,6 @@ CREATE VIEW repricer.silent_open_changes AS
 
 COMMENT ON VIEW repricer.silent_open_changes IS 'Renewals that nothing tells of any more, of changes that the App Store has and that are not in effect.';
 
-CREATE VIEW repricer.live_charge_exceptions AS
- SELECT x.batch_id,
-    x.original_transaction_id,
-    x.change_id,
-    x.transaction_id,
-    x.sku,
-    x.exception,
-    x.purchased_at AS occurred_at,
-    (x.price_milliunits * x.quantity) AS amount_milliunits,
-    repricer.fitting(((x.expected_milliunits)::numeric * (x.quantity)::numeric), (('the seats of transaction '::text || x.transaction_id) || ', as expected,'::text)) AS expected_milliunits,
-    x.refunded_milliunits,
-    x.currency,
-    x.storefront,
-    x.bucket
-   FROM repricer.explained_charges x
-  WHERE (x.exception IS NOT NULL)
-UNION ALL
- SELECT r.batch_id,
-    r.original_transaction_id,
-    r.change_id,
-    NULL::text AS transaction_id,
-    r.sku,
-    'missing'::text AS exception,
-    r.occurred_at,
-    0 AS amount_milliunits,
-    r.expected_milliunits,
-    0 AS refunded_milliunits,
-    r.currency,
-    r.storefront,
-    r.bucket
-   FROM repricer.missing_renewals r
-UNION ALL
- SELECT p.batch_id,
-    p.original_transaction_id,
-    p.change_id,
-    NULL::text AS transaction_id,
-    p.sku,
-    'missing'::text AS exception,
-    p.paid_until AS occurred_at,
-    0 AS amount_milliunits,
-    repricer.fitting(((p.new_price_milliunits)::numeric * (p.quantity)::numeric), ('the seats of price change '::text || p.change_id)) AS expected_milliunits,
-    0 AS refunded_milliunits,
-    p.currency,
-    p.storefront,
-    p.bucket
-   FROM repricer.paid_changes p
-  WHERE (p.is_newest AND (NOT p.is_given_back) AND (p.word_due_at < ( SELECT d.until
-           FROM repricer.heard_charges d)) AND (NOT (EXISTS ( SELECT
-           FROM repricer.missing_renewals r
-          WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))))
-UNION ALL
- SELECT o.batch_id,
-    o.original_transaction_id,
-    o.change_id,
-    NULL::text AS transaction_id,
-    o.sku,
-    'missing'::text AS exception,
-    o.occurred_at,
-    0 AS amount_milliunits,
-    o.expected_milliunits,
-    0 AS refunded_milliunits,
-    o.currency,
-    o.storefront,
-    o.bucket
-   FROM repricer.silent_open_changes o;
-
-COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts, and who is silent.';
-
-CREATE TABLE repricer.stale_figures (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    CONSTRAINT stale_figures_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-COMMENT ON TABLE repricer.stale_figures IS 'Subscriptions whose kept figures are to be computed anew. One row a writer, so that nobody waits for another one''s mark.';
-
-CREATE VIEW repricer.marked_batches AS
- SELECT DISTINCT s.original_transaction_id,
-    b.batch_id
-   FROM (repricer.stale_figures s
-     CROSS JOIN LATERAL ( SELECT c.batch_id
-           FROM repricer.price_changes c
-          WHERE (c.original_transaction_id = s.original_transaction_id)
-         OFFSET 0) b);
-
-COMMENT ON VIEW repricer.marked_batches IS 'The marked subscriptions, once for each batch that they have a change in.';
-
 CREATE VIEW repricer.charge_exceptions AS
  SELECT k.batch_id,
     k.original_transaction_id,
@@ -1526,7 +1078,7 @@ CREATE VIEW repricer.charge_exceptions AS
           WHERE (s.id = k.original_transaction_id))))
 UNION ALL
  SELECT m.batch_id,
-    m.original_transaction_id,
+    x.original_transaction_id,
     x.change_id,
     x.transaction_id,
     x.sku,
@@ -1538,23 +1090,11 @@ UNION ALL
     x.currency,
     x.storefront,
     x.bucket
-   FROM (repricer.marked_batches m
-     CROSS JOIN LATERAL ( SELECT l.batch_id,
-            l.original_transaction_id,
-            l.change_id,
-            l.transaction_id,
-            l.sku,
-            l.exception,
-            l.occurred_at,
-            l.amount_milliunits,
-            l.expected_milliunits,
-            l.refunded_milliunits,
-            l.currency,
-            l.storefront,
-            l.bucket
-           FROM repricer.live_charge_exceptions l
-          WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.batch_id = m.batch_id))
-         OFFSET 0) x)
+   FROM (( SELECT b.batch_id,
+            array_agg(b.original_transaction_id) AS ids
+           FROM repricer.marked_batches b
+          GROUP BY b.batch_id) m
+     CROSS JOIN LATERAL repricer.exceptions_of(m.batch_id, m.ids) x(original_transaction_id, change_id, transaction_id, sku, exception, occurred_at, amount_milliunits, expected_milliunits, refunded_milliunits, currency, storefront, bucket))
 UNION ALL
  SELECT k.batch_id,
     k.original_transaction_id,
@@ -1571,9 +1111,8 @@ UNION ALL
     k.bucket
    FROM repricer.change_figures k
   WHERE ((k.word_due_at < ( SELECT d.until
-           FROM repricer.heard_charges d)) AND (k.paid_sku IS NOT NULL) AND (NOT (EXISTS ( SELECT
-           FROM repricer.marked_subscriptions() s(id)
-          WHERE (s.id = k.original_transaction_id)))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.heard_charges d)) AND (k.paid_sku IS NOT NULL) AND (NOT (k.original_transaction_id IN ( SELECT s.id
+           FROM repricer.marked_subscriptions() s(id)))) AND (NOT (EXISTS ( SELECT
            FROM repricer.kept_exceptions x
           WHERE ((x.original_transaction_id = k.original_transaction_id) AND (x.change_id = k.change_id) AND (x.exception = 'missing'::text) AND (x.occurred_at = k.paid_until))))))
 UNION ALL
@@ -1591,9 +1130,8 @@ UNION ALL
     o.storefront,
     o.bucket
    FROM repricer.silent_open_changes o
-  WHERE (NOT (EXISTS ( SELECT
-           FROM repricer.marked_subscriptions() s(id)
-          WHERE (s.id = o.original_transaction_id))));
+  WHERE (NOT (o.original_transaction_id IN ( SELECT s.id
+           FROM repricer.marked_subscriptions() s(id))));
 
 COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
 
@@ -1746,6 +1284,10 @@ $_$;
 
 COMMENT ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) IS 'Closes a month, written as 2026-10, on the server''s clock; returns how many figures it has. In a rehearsal the instant given is the clock.';
 
+CREATE FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN ((p_refunded = 0) AND (p_quantity = 1)) THEN p_old WHEN (p_refunded = 0) THEN repricer.fitting(((p_old)::numeric * (p_quantity)::numeric), (('the seats of transaction '::text || p_transaction) || ', at the old price,'::text)) ELSE repricer.fitting(round((((p_old)::numeric * (((p_price * p_quantity) - p_refunded))::numeric) / (p_price)::numeric)), (('the seats of transaction '::text || p_transaction) || ', at the old price,'::text)) END;
+
 CREATE VIEW repricer.charged_renewals AS
  SELECT c.batch_id,
     c.original_transaction_id,
@@ -1805,6 +1347,66 @@ CREATE TABLE repricer.figure_tallies (
 );
 
 COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
+
+CREATE VIEW repricer.paid_changes AS
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.bucket,
+    c.change_id,
+    c.currency,
+    c.storefront,
+    c.new_price_milliunits,
+    h.sku,
+        CASE
+            WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
+            ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+               FROM repricer.charges k
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at = h.expires_at))), (1)::bigint)
+        END AS quantity,
+    h.expires_at AS paid_until,
+    GREATEST(h.expires_at, e.until) AS word_due_at,
+    (g.is_given_back OR h.is_offer OR ((h.currency = c.currency) AND (h.is_added_seat OR (h.price_milliunits = c.new_price_milliunits) OR COALESCE((h.price_milliunits = ANY (n.prices)), false)))) AS is_at_price,
+    (n.prices IS NULL) AS is_newest,
+    g.is_given_back
+   FROM ((((repricer.price_changes c
+     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.transaction_id,
+            k.sku,
+            k.purchased_at,
+            k.expires_at,
+            k.revoked_at,
+            k.price_milliunits,
+            k.quantity,
+            k.currency,
+            k.storefront,
+            k.is_offer,
+            k.is_purchase,
+            k.is_added_seat,
+            k.is_relisted,
+            k.period,
+            k.refunded_milliunits,
+            k.recorded_at,
+            count(*) OVER (PARTITION BY k.expires_at) AS paid_by
+           FROM repricer.charges k
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
+          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
+         LIMIT 1) h)
+     CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
+     CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
+            max((t.signed_at +
+                CASE t.type
+                    WHEN 'RENEWAL_EXTENDED'::text THEN '90 days'::interval
+                    ELSE '61 days'::interval
+                END)) FILTER (WHERE ((t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND ((t.type <> 'RENEWAL_EXTENDED'::text) OR (NOT t.tells_end)))) AS until
+           FROM repricer.told_statements t
+          WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
+     CROSS JOIN LATERAL ( SELECT array_agg(o.new_price_milliunits) AS prices
+           FROM repricer.price_changes o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
+  WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL));
+
+COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when something must be told of it. Where the last charge was given back as a whole, until when it paid.';
 
 CREATE VIEW repricer.live_change_figures AS
  SELECT c.original_transaction_id,
@@ -2470,6 +2072,45 @@ END
 $$;
 
 COMMENT ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) IS 'report.consent_funnel as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE TABLE repricer.dependent_cancellations (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    change_id uuid NOT NULL,
+    dependent_sku text NOT NULL,
+    parent_sku text NOT NULL,
+    batch_id uuid NOT NULL,
+    cause text NOT NULL,
+    is_cross_subscription boolean DEFAULT false NOT NULL,
+    target_transaction_id text,
+    target_period text,
+    cancel_reference_id uuid,
+    state text DEFAULT 'requested'::text NOT NULL,
+    price_milliunits bigint,
+    currency text,
+    requested_at timestamp with time zone NOT NULL,
+    requested_by_evidence text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by_evidence text,
+    detail text,
+    next_check_at timestamp with time zone,
+    checks integer DEFAULT 0 NOT NULL,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT dependent_cancellations_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
+    CONSTRAINT dependent_cancellations_proof CHECK (((state <> 'confirmed'::text) OR (settled_by_evidence IS NOT NULL))),
+    CONSTRAINT dependent_cancellations_state CHECK ((state = ANY (ARRAY['requested'::text, 'confirmed'::text, 'cancel_sent'::text, 'discrepancy'::text, 'not_needed'::text])))
+);
+ALTER TABLE ONLY repricer.dependent_cancellations ALTER COLUMN batch_id SET STATISTICS 0;
+
+COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS 'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is called.';
+
+COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The subscription that carries it, once found.';
+
+COMMENT ON COLUMN repricer.dependent_cancellations.target_period IS 'The period of that subscription when it was found, as of which price_milliunits is. What is told of the dependent names it: the subscription may be in another bucket.';
+
+COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS 'The requestReferenceId of the call that cancels it.';
+
+COMMENT ON COLUMN repricer.dependent_cancellations.recorded_at IS 'Since when it stands as it does here; what it was before is in dependent_cancellation_versions.';
 
 CREATE VIEW repricer.returned_dependents AS
  SELECT d.batch_id,
@@ -3235,6 +2876,182 @@ END
 $$;
 
 COMMENT ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid) IS 'report.holdout as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((p_state = 'rejected'::text) OR ((p_refused_at IS NOT NULL) AND (p_doubtful_since IS NULL) AND (p_state = ANY (ARRAY['queued'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text]))));
+
+CREATE VIEW repricer.explained_charges AS
+ SELECT c.original_transaction_id,
+    c.bucket,
+    h.transaction_id,
+    h.sku,
+    h.purchased_at,
+    h.price_milliunits,
+    h.quantity,
+    h.currency,
+    h.storefront,
+    h.refunded_milliunits,
+    c.batch_id,
+    c.change_id,
+        CASE
+            WHEN (h.currency = c.currency) THEN
+            CASE
+                WHEN t.is_in_effect THEN c.new_price_milliunits
+                ELSE c.current_price_milliunits
+            END
+            ELSE NULL::bigint
+        END AS expected_milliunits,
+        CASE
+            WHEN (w.exception IS NULL) THEN w.explained_as
+            ELSE NULL::text
+        END AS explained_as,
+    w.exception,
+        CASE
+            WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+               FROM repricer.price_changes n
+              WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))) THEN (((h.price_milliunits * h.quantity) - h.refunded_milliunits) - repricer.at_old_price(c.current_price_milliunits, h.price_milliunits, h.quantity, h.refunded_milliunits, h.transaction_id))
+            ELSE NULL::bigint
+        END AS uplift_milliunits
+   FROM (((((repricer.price_changes c
+     CROSS JOIN LATERAL ( SELECT (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes o
+                  WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id))))) AS is_alone
+         OFFSET 0) a)
+     CROSS JOIN LATERAL ( SELECT repricer.is_refused(c.state, c.refused_at, c.doubtful_since) AS is_refused) r)
+     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.transaction_id,
+            k.sku,
+            k.purchased_at,
+            k.expires_at,
+            k.revoked_at,
+            k.price_milliunits,
+            k.quantity,
+            k.currency,
+            k.storefront,
+            k.is_offer,
+            k.is_purchase,
+            k.is_added_seat,
+            k.is_relisted,
+            k.period,
+            k.refunded_milliunits,
+            k.recorded_at,
+            k.bought,
+            max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS renewed_until,
+            max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
+            ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
+            LEAST('1 day'::interval, ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
+           FROM ( SELECT k_1.original_transaction_id,
+                    k_1.bucket,
+                    k_1.transaction_id,
+                    k_1.sku,
+                    k_1.purchased_at,
+                    k_1.expires_at,
+                    k_1.revoked_at,
+                    k_1.price_milliunits,
+                    k_1.quantity,
+                    k_1.currency,
+                    k_1.storefront,
+                    k_1.is_offer,
+                    k_1.is_purchase,
+                    k_1.is_added_seat,
+                    k_1.is_relisted,
+                    k_1.period,
+                    k_1.refunded_milliunits,
+                    k_1.recorded_at,
+                    count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (PARTITION BY k_1.sku ORDER BY k_1.purchased_at, k_1.transaction_id) AS bought
+                   FROM repricer.charges k_1
+                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
+         OFFSET 0) h)
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
+            ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place,
+            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.renewed_until) AND (h.purchased_at < h.renewed_until)) OR ((h.purchased_at < (h.renewed_until - '00:01:00'::interval)) AND COALESCE(((h.renewed_until > LEAST((h.purchased_at + '1 day'::interval), (h.purchased_at + h.half))) OR (h.expires_at < (h.renewed_until + h.half))), true))), false)) AS is_double) t)
+     CROSS JOIN LATERAL ( SELECT
+                CASE
+                    WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
+                    WHEN h.is_offer THEN 'offer'::text
+                    WHEN (NOT t.is_of_the_place) THEN 'moved'::text
+                    WHEN (t.is_in_effect AND u.is_undone) THEN 'undone'::text
+                    WHEN e.is_back THEN 'new_purchase'::text
+                    WHEN ((NOT t.is_in_effect) AND (h.price_milliunits = c.current_price_milliunits)) THEN 'old_price'::text
+                    WHEN h.is_purchase THEN 'new_purchase'::text
+                    ELSE NULL::text
+                END AS explained_as,
+                CASE
+                    WHEN (((h.price_milliunits * h.quantity) > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) THEN 'refunded'::text
+                    WHEN t.is_double THEN 'double'::text
+                    WHEN h.is_relisted THEN 'relisted'::text
+                    WHEN ((h.currency <> c.currency) AND ((h.storefront = c.storefront) OR (h.currency = 'XXX'::text))) THEN 'wrong_currency'::text
+                    WHEN ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'declined_yet_charged'::text
+                    WHEN ((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND ((h.purchased_at > c.ended_at) OR e.is_at_end) AND (NOT e.is_back)) THEN 'after_end'::text
+                    WHEN (t.is_in_effect AND e.is_after_end) THEN 'after_end'::text
+                    WHEN ((NOT h.is_offer) AND (h.currency = c.currency) AND (h.price_milliunits > c.current_price_milliunits) AND (NOT (t.is_in_effect AND ((h.price_milliunits = c.new_price_milliunits) OR u.is_undone OR (h.is_added_seat AND (h.price_milliunits < c.new_price_milliunits)))))) THEN 'other_price'::text
+                    WHEN (h.is_offer OR (NOT t.is_of_the_place) OR h.is_purchase OR e.is_back OR (t.is_in_effect AND u.is_undone)) THEN
+                    CASE
+                        WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
+                        ELSE NULL::text
+                    END
+                    WHEN (h.price_milliunits <>
+                    CASE
+                        WHEN t.is_in_effect THEN c.new_price_milliunits
+                        ELSE c.current_price_milliunits
+                    END) THEN 'other_price'::text
+                    WHEN (h.refunded_milliunits > 0) THEN 'refunded'::text
+                    ELSE NULL::text
+                END AS exception
+           FROM (( SELECT ((NOT a.is_alone) AND (EXISTS ( SELECT
+                           FROM repricer.price_changes u_1
+                          WHERE ((u_1.original_transaction_id = c.original_transaction_id) AND (u_1.undoes_change_id = c.change_id) AND (u_1.scheduled_at IS NOT NULL) AND (h.price_milliunits = u_1.new_price_milliunits))))) AS is_undone,
+                    (EXISTS ( SELECT
+                           FROM repricer.told_statements q
+                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AS had_failed) u
+             CROSS JOIN LATERAL ( SELECT (t.is_in_effect AND (NOT h.is_purchase) AND
+                        CASE
+                            WHEN (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) THEN ((EXISTS ( SELECT
+                               FROM repricer.told_statements q
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at)))) AND (NOT (EXISTS ( SELECT
+                               FROM repricer.told_statements q
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.signed_at > (h.purchased_at - '1 day'::interval)) AND ((((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric >= (EXTRACT(epoch FROM (h.paid_before_until + '00:01:00'::interval)) * (1000)::numeric)) AND (((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric <= (EXTRACT(epoch FROM h.purchased_at) * (1000)::numeric))))))))
+                            ELSE (COALESCE((h.revoked_at > (h.purchased_at + h.half)), true) AND (EXISTS ( SELECT
+                               FROM repricer.told_statements q
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT u.had_failed))
+                        END) AS is_after_end,
+                    ((NOT h.is_purchase) AND (h.purchased_at <= c.ended_at) AND (c.ended_at < (h.purchased_at +
+                        CASE
+                            WHEN (c.reason = 'item_missing_at_renewal'::text) THEN h.tolerance
+                            ELSE h.half
+                        END)) AND (c.reason IS DISTINCT FROM 'refunded_or_revoked'::text) AND (c.reason IS DISTINCT FROM 'item_refunded'::text) AND (h.purchased_at >= (h.paid_before_until - '00:01:00'::interval)) AND COALESCE((h.revoked_at > c.ended_at), true) AND (NOT u.had_failed)) AS is_at_end,
+                    ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (h.purchased_at > c.ended_at) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
+                           FROM repricer.charges b
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >
+                                CASE
+                                    WHEN t.is_in_effect THEN c.effective_at
+                                    ELSE c.ended_at
+                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND ((b.price_milliunits = h.price_milliunits) OR (b.is_offer AND (h.price_milliunits <= c.current_price_milliunits))) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
+                                   FROM repricer.told_statements q
+                                  WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
+                                   FROM repricer.charges p
+                                  WHERE ((p.original_transaction_id = c.original_transaction_id) AND ((p.sku = c.sku) OR (p.sku = c.current_sku) OR (p.sku = ANY (c.former_skus))) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - '00:01:00'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
+  WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at, c.refused_at)) AND (c.undoes_change_id IS NULL) AND ((c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) OR r.is_refused) AND ((NOT r.is_refused) OR ((COALESCE(c.sent_at, c.refused_at) IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.charges b
+          WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= COALESCE(c.sent_at, c.refused_at)) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND ((h.sku = n.sku) OR (h.sku = n.current_sku) OR (h.sku = ANY (n.former_skus))) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)) AND
+                CASE
+                    WHEN repricer.is_refused(n.state, n.refused_at, n.doubtful_since) THEN (ROW(COALESCE(n.sent_at, n.refused_at), n.change_id) > ROW(COALESCE(c.sent_at, c.refused_at), c.change_id))
+                    ELSE (n.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text]))
+                END)
+         OFFSET 0)))))) AND (r.is_refused OR a.is_alone OR (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.undoes_change_id IS NULL) AND (n.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at)) AND (ROW(((n.state = 'effective'::text) AND (n.effective_at <= h.purchased_at) AND (n.new_price_milliunits = h.price_milliunits) AND (n.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes y
+                  WHERE ((y.original_transaction_id = n.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(n.current_sku, n.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(n.effective_at, n.change_id))))))), COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at), n.change_id) > ROW((t.is_in_effect AND (c.new_price_milliunits = h.price_milliunits) AND (c.currency = h.currency) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.price_changes y
+                  WHERE ((y.original_transaction_id = c.original_transaction_id) AND (y.state = 'effective'::text) AND (y.undoes_change_id IS NULL) AND (COALESCE(y.current_sku, y.sku) = COALESCE(c.current_sku, c.sku)) AND (y.effective_at <= h.purchased_at) AND (ROW(y.effective_at, y.change_id) > ROW(c.effective_at, c.change_id))))))), COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at), c.change_id)))
+         OFFSET 0)))));
+
+COMMENT ON VIEW repricer.explained_charges IS 'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
 
 CREATE VIEW repricer.live_money AS
  SELECT x.original_transaction_id,
@@ -7342,6 +7159,196 @@ BEGIN
     WHERE (p_batch IS NULL OR w.batch_id = p_batch) AND w.bucket BETWEEN p_first AND p_last;
 END
 $$;
+
+CREATE VIEW repricer.missing_renewals AS
+ SELECT c.batch_id,
+    c.original_transaction_id,
+    c.change_id,
+    h.sku,
+    missed.at AS occurred_at,
+    repricer.fitting(((
+        CASE
+            WHEN (h.currency <> c.currency) THEN NULL::bigint
+            WHEN (t.is_in_effect OR ((c.state = 'effective'::text) AND (missed.at >= (c.due_effective_at - LEAST('01:00:00'::interval, (h.length / (10)::double precision)))))) THEN c.new_price_milliunits
+            ELSE c.current_price_milliunits
+        END)::numeric * (
+        CASE
+            WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
+            ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
+               FROM repricer.charges k
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at = h.expires_at))), (1)::bigint)
+        END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
+    h.currency,
+    h.storefront,
+    c.bucket
+   FROM ((((repricer.price_changes c
+     CROSS JOIN LATERAL ( SELECT k.original_transaction_id,
+            k.bucket,
+            k.transaction_id,
+            k.sku,
+            k.purchased_at,
+            k.expires_at,
+            k.revoked_at,
+            k.price_milliunits,
+            k.quantity,
+            k.currency,
+            k.storefront,
+            k.is_offer,
+            k.is_purchase,
+            k.is_added_seat,
+            k.is_relisted,
+            k.period,
+            k.refunded_milliunits,
+            k.recorded_at,
+            k.bought,
+            min(k.purchased_at) OVER (ORDER BY k.purchased_at RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
+            row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
+            max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.bought ORDER BY k.purchased_at) AS kept_until,
+            count(*) OVER (PARTITION BY k.expires_at) AS paid_by,
+            min(k.purchased_at) OVER (PARTITION BY k.expires_at) AS began_at,
+            (k.expires_at - min(k.purchased_at) OVER (PARTITION BY k.expires_at)) AS length
+           FROM ( SELECT k_1.original_transaction_id,
+                    k_1.bucket,
+                    k_1.transaction_id,
+                    k_1.sku,
+                    k_1.purchased_at,
+                    k_1.expires_at,
+                    k_1.revoked_at,
+                    k_1.price_milliunits,
+                    k_1.quantity,
+                    k_1.currency,
+                    k_1.storefront,
+                    k_1.is_offer,
+                    k_1.is_purchase,
+                    k_1.is_added_seat,
+                    k_1.is_relisted,
+                    k_1.period,
+                    k_1.refunded_milliunits,
+                    k_1.recorded_at,
+                    count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (ORDER BY k_1.purchased_at) AS bought
+                   FROM repricer.charges k_1
+                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
+         OFFSET 0) h)
+     CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
+            LEAST('1 day'::interval, (h.length / (10)::double precision)) AS tolerance,
+            GREATEST(h.expires_at, h.kept_until) AS ends_at,
+                CASE
+                    WHEN (h.length < '6 days'::interval) THEN h.length
+                    ELSE
+                    CASE COALESCE(h.period, c.period)
+                        WHEN 'P1W'::text THEN '7 days'::interval
+                        WHEN 'P2M'::text THEN '2 mons'::interval
+                        WHEN 'P3M'::text THEN '3 mons'::interval
+                        WHEN 'P6M'::text THEN '6 mons'::interval
+                        WHEN 'P1Y'::text THEN '1 year'::interval
+                        ELSE '1 mon'::interval
+                    END
+                END AS step) t)
+     CROSS JOIN LATERAL ( SELECT LEAST(h.next_at,
+                CASE
+                    WHEN (p.purchased_at > h.purchased_at) THEN p.purchased_at
+                    ELSE NULL::timestamp with time zone
+                END) AS at
+           FROM ( SELECT ( SELECT s.purchased_at
+                           FROM repricer.subscriptions s
+                          WHERE (s.original_transaction_id = c.original_transaction_id)) AS purchased_at
+                 OFFSET 0) p
+          WHERE ((h.expires_at IS NOT NULL) AND COALESCE((h.next_at > (t.ends_at + t.tolerance)), true))
+         OFFSET 0) next)
+     CROSS JOIN LATERAL ( SELECT d.at,
+            n.n AS place
+           FROM (generate_series(0, (LEAST((400)::numeric, GREATEST((0)::numeric, (EXTRACT(epoch FROM (next.at - t.ends_at)) / GREATEST((1)::numeric, EXTRACT(epoch FROM t.step))))))::integer) n(n)
+             CROSS JOIN LATERAL ( SELECT (
+                        CASE
+                            WHEN (((h.began_at AT TIME ZONE 'UTC'::text) + t.step) = (t.ends_at AT TIME ZONE 'UTC'::text)) THEN ((h.began_at AT TIME ZONE 'UTC'::text) + (((n.n + 1))::double precision * t.step))
+                            ELSE ((t.ends_at AT TIME ZONE 'UTC'::text) + ((n.n)::double precision * t.step))
+                        END AT TIME ZONE 'UTC'::text) AS at) d)
+          WHERE ((n.n = 0) OR (EXTRACT(epoch FROM (next.at - d.at)) > (EXTRACT(epoch FROM t.step) / (2)::numeric)))) missed)
+  WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND ((NOT c.is_leaving) OR (h.next_at IS NOT NULL) OR ((missed.place = 0) AND (NOT (EXISTS ( SELECT
+           FROM repricer.told_statements q
+          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'PRICE_INCREASE'::text) AND (q.subtype = 'PENDING'::text) AND ((q.signed_at >= h.began_at) AND (q.signed_at <= (missed.at + t.tolerance))))))))) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes o
+          WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.told_statements e
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND ((e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) OR ((e.type = 'DID_RENEW'::text) AND (e.subtype = 'BILLING_RECOVERY'::text) AND ((missed.at >= (e.signed_at - '61 days'::interval)) AND (missed.at <= e.signed_at)))) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + '1 day'::interval))) AND ((e.type <> 'DID_FAIL_TO_RENEW'::text) OR ((missed.at >= (e.signed_at - '1 day'::interval)) AND (missed.at <= (e.signed_at + '61 days'::interval)))) AND ((e.type <> 'GRACE_PERIOD_EXPIRED'::text) OR ((missed.at >= (e.signed_at - '61 days'::interval)) AND (missed.at <= (e.signed_at + '61 days'::interval)))) AND ((e.type <> 'EXPIRED'::text) OR (missed.at >= (e.signed_at - '61 days'::interval))) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR ((e.subtype = ANY (ARRAY['UPGRADE'::text, 'DOWNGRADE'::text])) AND (e.signed_at <= (missed.at + '1 day'::interval)) AND (NOT COALESCE(((((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))) AND ((e.statement #>> '{renewal,period}'::text[]) = COALESCE(h.period, c.period))), false)) AND (NOT (h.is_purchase AND (NOT h.is_added_seat) AND (e.signed_at <= (h.purchased_at + t.tolerance)))) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.told_statements b
+                  WHERE ((b.original_transaction_id = h.original_transaction_id) AND (b.type = 'DID_CHANGE_RENEWAL_PREF'::text) AND (COALESCE(b.subtype, ''::text) = ''::text) AND (b.signed_at > e.signed_at) AND (b.signed_at <= (missed.at + '1 day'::interval)) AND (((b.statement #> '{renewal,items}'::text[]) IS NULL) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))))))))))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.began_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.dependent_cancellations d
+          WHERE ((d.original_transaction_id = c.original_transaction_id) AND (d.dependent_sku = h.sku) AND (NOT d.is_cross_subscription) AND (d.state = 'confirmed'::text) AND ((d.requested_at >= h.began_at) AND (d.requested_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
+           FROM repricer.price_changes n
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
+
+COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of called changes that no charge tells of.';
+
+CREATE VIEW repricer.live_charge_exceptions AS
+ SELECT x.batch_id,
+    x.original_transaction_id,
+    x.change_id,
+    x.transaction_id,
+    x.sku,
+    x.exception,
+    x.purchased_at AS occurred_at,
+    (x.price_milliunits * x.quantity) AS amount_milliunits,
+    repricer.fitting(((x.expected_milliunits)::numeric * (x.quantity)::numeric), (('the seats of transaction '::text || x.transaction_id) || ', as expected,'::text)) AS expected_milliunits,
+    x.refunded_milliunits,
+    x.currency,
+    x.storefront,
+    x.bucket
+   FROM repricer.explained_charges x
+  WHERE (x.exception IS NOT NULL)
+UNION ALL
+ SELECT r.batch_id,
+    r.original_transaction_id,
+    r.change_id,
+    NULL::text AS transaction_id,
+    r.sku,
+    'missing'::text AS exception,
+    r.occurred_at,
+    0 AS amount_milliunits,
+    r.expected_milliunits,
+    0 AS refunded_milliunits,
+    r.currency,
+    r.storefront,
+    r.bucket
+   FROM repricer.missing_renewals r
+UNION ALL
+ SELECT p.batch_id,
+    p.original_transaction_id,
+    p.change_id,
+    NULL::text AS transaction_id,
+    p.sku,
+    'missing'::text AS exception,
+    p.paid_until AS occurred_at,
+    0 AS amount_milliunits,
+    repricer.fitting(((p.new_price_milliunits)::numeric * (p.quantity)::numeric), ('the seats of price change '::text || p.change_id)) AS expected_milliunits,
+    0 AS refunded_milliunits,
+    p.currency,
+    p.storefront,
+    p.bucket
+   FROM repricer.paid_changes p
+  WHERE (p.is_newest AND (NOT p.is_given_back) AND (p.word_due_at < ( SELECT d.until
+           FROM repricer.heard_charges d)) AND (NOT (EXISTS ( SELECT
+           FROM repricer.missing_renewals r
+          WHERE ((r.original_transaction_id = p.original_transaction_id) AND (r.change_id = p.change_id) AND (r.sku = p.sku) AND (r.occurred_at = p.paid_until))))))
+UNION ALL
+ SELECT o.batch_id,
+    o.original_transaction_id,
+    o.change_id,
+    NULL::text AS transaction_id,
+    o.sku,
+    'missing'::text AS exception,
+    o.occurred_at,
+    0 AS amount_milliunits,
+    o.expected_milliunits,
+    0 AS refunded_milliunits,
+    o.currency,
+    o.storefront,
+    o.bucket
+   FROM repricer.silent_open_changes o;
+
+COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts, and who is silent.';
 
 CREATE FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_charge_exceptions
     LANGUAGE sql STABLE
@@ -13630,6 +13637,11 @@ GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, 
 GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[]) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[]) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[]) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.figure(p_sum numeric, p_what text) TO repricer_pricing;
@@ -13639,16 +13651,6 @@ REVOKE ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_service;
-
-REVOKE ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.marked_subscriptions() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.marked_subscriptions() TO repricer_finance;
@@ -13673,20 +13675,6 @@ GRANT SELECT ON TABLE repricer.change_figures TO repricer_service;
 GRANT SELECT ON TABLE repricer.charges TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE repricer.charges TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.kept_statements TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.kept_statements TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
-GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.told_statements TO repricer_pricing;
-GRANT SELECT ON TABLE repricer.told_statements TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.explained_charges TO repricer_service;
-
 GRANT SELECT ON TABLE repricer.money_entries TO repricer_pricing;
 GRANT SELECT,INSERT ON TABLE repricer.money_entries TO repricer_service;
 
@@ -13694,20 +13682,23 @@ GRANT SELECT ON TABLE repricer.heard_charges TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.kept_exceptions TO repricer_service;
 
-GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
-GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.missing_renewals TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.paid_changes TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.silent_open_changes TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.live_charge_exceptions TO repricer_service;
+GRANT SELECT ON TABLE repricer.kept_statements TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.kept_statements TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.stale_figures TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.marked_batches TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscription_events TO repricer_pricing;
+GRANT SELECT,INSERT,DELETE ON TABLE repricer.subscription_events TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.subscriptions TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.subscriptions TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.told_statements TO repricer_pricing;
+GRANT SELECT ON TABLE repricer.told_statements TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.silent_open_changes TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charge_exceptions TO repricer_service;
 
@@ -13725,10 +13716,17 @@ GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time 
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.close_month(p_month text, p_at timestamp with time zone) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.figure_tallies TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.paid_changes TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.live_change_figures TO repricer_service;
 
@@ -13746,6 +13744,9 @@ REVOKE ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone
 GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
 GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.dependent_cancellations TO repricer_pricing;
+GRANT SELECT,INSERT,UPDATE ON TABLE repricer.dependent_cancellations TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.returned_dependents TO repricer_service;
 
@@ -13786,6 +13787,13 @@ REVOKE ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch
 GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid) TO repricer_finance;
 GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.is_refused(p_state text, p_refused_at timestamp with time zone, p_doubtful_since timestamp with time zone) TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.explained_charges TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.live_money TO repricer_service;
 
@@ -14089,6 +14097,10 @@ REVOKE ALL ON FUNCTION repricer.live_change_figures_at(p_at timestamp with time 
 REVOKE ALL ON FUNCTION repricer.live_change_figures_of_batch_at(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.live_change_figures_share_at(p_at timestamp with time zone, p_batch uuid, p_first integer, p_last integer) FROM PUBLIC;
+
+GRANT SELECT ON TABLE repricer.missing_renewals TO repricer_service;
+
+GRANT SELECT ON TABLE repricer.live_charge_exceptions TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone) FROM PUBLIC;
 

@@ -390,10 +390,13 @@ struct CallRound<Kind: CallKind>: Sendable {
     /// A subscription that met the 429 before this one as well waits by itself. It would be the first to go after each
     /// silence, and nobody would learn whether others are answered.
     private func rateLimitedAgain(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
-        guard attempt.call.step == .send, case .throttled = attempt.answer,
-            engine.recent.isRateLimitedAgain(kind.kind, attempt.call.subject)
-        else { return attempt }
-        return attempt.judged(.parked)
+        guard attempt.call.step == .send else { return attempt }
+        guard case .throttled = attempt.answer else {
+            if attempt.isHeard { engine.recent.forgetRateLimit(kind.kind, attempt.call.subject) }
+            return attempt
+        }
+        let isAgain = engine.recent.isRateLimitedAgain(kind.kind, attempt.call.subject)
+        return isAgain ? attempt.judged(.parked) : attempt
     }
 
     /// Logs what became of one subscription's call, where a person may have to act.

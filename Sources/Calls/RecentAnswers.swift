@@ -240,6 +240,13 @@ final class RecentAnswers: Sendable {
         state.withLock { $0.rateLimited.updateValue(subject, forKey: kind) == subject }
     }
 
+    /// Notes that a call of the subscription was answered, so that its 429 was not about it.
+    func forgetRateLimit(_ kind: StoreCall.Kind, _ subject: String) {
+        state.withLock { state in
+            if state.rateLimited[kind] == subject { state.rateLimited[kind] = nil }
+        }
+    }
+
     /// Notes calls that got no answer. `isAsked` says that one of them was asked to wait. Returns until when no other
     /// call may leave: where there were so many in a row, where an error asked for it, or where the probe got no
     /// answer either. Returns nil where no such time has come. Each wait is `wait` of the number of openings.

@@ -134,7 +134,7 @@ package struct CallPolicy: Sendable {
 /// | an answer, and no effect shows | the same id once more (or a check) | the same |
 /// | a check that is refused, again and again | | checks, later and later, and parked; after lost answers the same id too |
 /// | a check that shows nothing | | the same id once more; after a refusal a few more checks, then the refusal counts |
-/// | not sent, 429 | released: judged anew, new id | the same id later |
+/// | not sent, 429 | released: judged anew, new id; parked where the 429 before it met the same subscription | the same id later |
 /// | a stale token | released | checks, then released |
 /// | "already communicated", "repeated id" | checks, then refused; where others get it too, or of a probe: applied if a status shows it at once, else released | the same |
 /// | a refusal that several others met alike | released: goes on with the others (or the same id later) | checks |

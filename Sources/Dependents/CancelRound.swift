@@ -201,9 +201,12 @@ struct CancelRound: Sendable {
             guard try DependentQueries.isStillRequested(open, on: connection) else {
                 return (nil, nil)
             }
-            let falling = try DependentQueries.falling(on: target, on: connection)
-                .filter { parents.contains($0.originalTransactionID) }
             let stored = try SubscriptionQueries.load(ids, on: connection)
+            func hasParentBack(_ one: DependentQueries.Open) -> Bool {
+                stored[one.originalTransactionID]?.facts.renews(one.parentSKU) ?? false
+            }
+            let falling = try DependentQueries.falling(on: target, on: connection)
+                .filter { parents.contains($0.originalTransactionID) && !hasParentBack($0) }
             guard let facts = stored[target]?.facts else { return (nil, nil) }
             let sku = DependentReference(open.dependentSKU).sku
             let verdict = CrossSubscriptionDependent(
@@ -211,7 +214,8 @@ struct CancelRound: Sendable {
             ).verdict(
                 on: facts, falling: Set(falling.map { DependentReference($0.dependentSKU).sku }),
                 ownDependents: try DependentQueries.ownDependents(of: sku, target, on: connection),
-                nameToday: try Self.nameToday(of: sku, in: facts, on: connection))
+                nameToday: try Self.nameToday(of: sku, in: facts, on: connection),
+                parentBack: hasParentBack(open) ? open.parentSKU : nil)
             switch verdict {
             case .gone(let detail):
                 let evidence = stored[target]?.foldedThrough?.evidenceID ?? "none"

@@ -11,6 +11,8 @@ package enum DependentQueries {
         package var changeID: String
         /// The dependent as the change names it (`DependentReference`).
         package var dependentSKU: String
+        /// The item that was declined.
+        package var parentSKU: String
         package var checks: Int
         package var isCrossSubscription: Bool
 
@@ -18,6 +20,7 @@ package enum DependentQueries {
             originalTransactionID = try row.text("original_transaction_id")
             changeID = try row.text("change_id")
             dependentSKU = try row.text("dependent_sku")
+            parentSKU = try row.text("parent_sku")
             checks = try row.int("checks")
             isCrossSubscription = try row.bool("is_cross_subscription")
         }
@@ -72,7 +75,7 @@ package enum DependentQueries {
             WHERE d.original_transaction_id = due.original_transaction_id
                 AND d.change_id = due.change_id AND d.dependent_sku = due.dependent_sku
                 AND d.bucket = \(bucket)::smallint
-            RETURNING d.original_transaction_id, d.change_id, d.dependent_sku, d.checks, d.is_cross_subscription
+            RETURNING d.original_transaction_id, d.change_id, d.dependent_sku, d.parent_sku, d.checks, d.is_cross_subscription
             """
         ).map(Open.init)
     }
@@ -164,7 +167,7 @@ package enum DependentQueries {
         try connection.query(
             """
             -- name: fallingDependents
-            SELECT d.original_transaction_id, d.change_id, d.dependent_sku, d.checks, d.is_cross_subscription
+            SELECT d.original_transaction_id, d.change_id, d.dependent_sku, d.parent_sku, d.checks, d.is_cross_subscription
             FROM repricer.dependent_cancellations d
             WHERE d.target_transaction_id = \(target) AND d.state = 'requested' AND d.is_cross_subscription
             ORDER BY d.original_transaction_id, d.change_id, d.dependent_sku

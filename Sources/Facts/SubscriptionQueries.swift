@@ -277,7 +277,7 @@ package enum SubscriptionQueries {
             let facts = stored.facts.asChanging
             carriers[id] = Carrier(
                 customer: facts.appAccountToken,
-                renewing: facts.whyOver == nil && !facts.isFamilyMembers ? facts.renewingSKUs : [],
+                renewing: facts.whyOver == nil && facts.holder == nil ? facts.renewingSKUs : [],
                 roles: [:],
                 charges: Dictionary(
                     facts.items.compactMap { facts.chargeAtRisk(of: $0.sku) }.map { ($0.sku, $0) },

@@ -396,7 +396,12 @@ package enum DueQueries {
     private static func place(of probe: ProbePlace?) -> (condition: SQL, order: SQL) {
         switch probe {
         case nil: ("c.send_by >= q.floor", "c.send_by")
-        case .fresh: ("c.next_attempt_at IS NULL", "c.send_by")
+        case .fresh(let sendBy):
+            // What is overdue beside it would be judged anew, and nothing be asked.
+            (
+                "c.next_attempt_at IS NULL AND c.send_by >= \(timestamp: sendBy)::timestamptz",
+                "c.send_by"
+            )
         case .renewed:
             ("c.stale_tokens = 1 AND c.next_attempt_at IS NOT NULL", "c.next_attempt_at")
         case .waited: ("c.next_attempt_at IS NOT NULL", "c.next_attempt_at")

@@ -143,7 +143,8 @@ package enum PriceCallQueries {
 
     /// The statements that store the endings, one for each way to end however many there are. The holder of the
     /// leases sends them in one pipeline, in this order. Of a call that was applied, a fold has moved the changes.
-    static func settle(_ endings: [ResolvedCall], at: Int64) -> [SQL] {
+    static func settle(_ endings: [ResolvedCall], by clocks: Clocks) -> [SQL] {
+        let at = clocks.now
         var rejected: [ResolvedCall] = []
         var requeued: [ResolvedCall] = []
         var unknown: [ResolvedCall] = []
@@ -157,7 +158,7 @@ package enum PriceCallQueries {
         }
         var statements: [SQL] = []
         if !unknown.isEmpty { statements.append(leaveUnknown(unknown, at: at)) }
-        if !requeued.isEmpty { statements.append(requeue(requeued, at: at)) }
+        if !requeued.isEmpty { statements.append(requeue(requeued, by: clocks)) }
         if !rejected.isEmpty { statements.append(reject(rejected, at: at)) }
         let freed = (requeued + rejected).map(\.call.subject)
         if !freed.isEmpty { statements.append(FoldWrites.releaseRoles(freed)) }
@@ -203,36 +204,38 @@ package enum PriceCallQueries {
 
     /// Has the changes judged and sent again later, with a new id. A change whose batch was withdrawn meanwhile is
     /// withdrawn now. Of a doubtful one, statements are still followed.
-    private static func requeue(_ endings: [ResolvedCall], at: Int64) -> SQL {
-        """
-        -- name: requeueChanges
-        WITH \(fragment: former(of: endings)), moved AS (
-            UPDATE repricer.price_changes c SET recorded_at = \(fragment: VersionQueries.now),
-                state = CASE WHEN b.state = 'approved' THEN 'queued' ELSE 'aborted' END,
-                reason = CASE WHEN b.state = 'approved' THEN t.reason ELSE b.state END,
-                ended_at = CASE WHEN b.state = 'approved' THEN NULL
-                    ELSE \(timestamp: at)::timestamptz END,
-                doubtful_since = \(fragment: doubtfulSince), 
-                refused_at = CASE WHEN t.was_refused THEN coalesce(c.refused_at, c.sent_at) ELSE c.refused_at END,
-                sent_at = NULL,
-                -- With a time zone the sum depends on a setting, and an update of spread tables takes no such.
-                next_attempt_at = (t.next_attempt_at AT TIME ZONE 'UTC' + \(fragment: furtherWait)) AT TIME ZONE 'UTC',
-                state_since = \(timestamp: at)::timestamptz,
-                goes_alone = c.goes_alone OR t.goes_alone,
-                parked_reason = CASE WHEN \(fragment: isParked) THEN t.reason END,
-                parks = c.parks + (\(fragment: isParked) AND NOT \(fragment: isProbe) AND c.parks < 100)::integer::smallint,
-                stale_tokens = CASE t.parking WHEN 0 THEN c.stale_tokens
-                        WHEN \(fragment: Parking.staleToken.sql) THEN c.stale_tokens + 1
-                        WHEN \(fragment: Parking.sameStaleToken.sql) THEN 2
-                        WHEN \(fragment: Parking.probedStaleToken.sql) THEN 1 ELSE 0 END
-                    * (NOT \(fragment: isParked))::integer::smallint
-            FROM \(fragment: changes(of: endings)), repricer.batches b
-            WHERE b.batch_id = c.batch_id AND \(fragment: isOpen(of: endings))
-            RETURNING c.original_transaction_id, c.bucket, c.change_id, c.state, c.reason,
-                c.request_reference_id
-        ), \(fragment: VersionQueries.markMoved)
-        \(fragment: recordMoved(at: at))
-        """
+    private static func requeue(_ endings: [ResolvedCall], by clocks: Clocks) -> SQL {
+        let at = clocks.now
+        return """
+            -- name: requeueChanges
+            WITH \(fragment: former(of: endings)), moved AS (
+                UPDATE repricer.price_changes c SET recorded_at = \(fragment: VersionQueries.now),
+                    state = CASE WHEN b.state = 'approved' THEN 'queued' ELSE 'aborted' END,
+                    reason = CASE WHEN b.state = 'approved' THEN t.reason ELSE b.state END,
+                    ended_at = CASE WHEN b.state = 'approved' THEN NULL
+                        ELSE \(timestamp: at)::timestamptz END,
+                    doubtful_since = \(fragment: doubtfulSince), 
+                    refused_at = CASE WHEN t.was_refused THEN coalesce(c.refused_at, c.sent_at) ELSE c.refused_at END,
+                    sent_at = NULL,
+                    -- With a time zone the sum depends on a setting, and an update of spread tables takes no such.
+                    next_attempt_at = least((t.next_attempt_at AT TIME ZONE 'UTC' + \(fragment: furtherWait)) AT TIME ZONE 'UTC',
+                        \(fragment: lastTry(clocks))),
+                    state_since = \(timestamp: at)::timestamptz,
+                    goes_alone = c.goes_alone OR t.goes_alone,
+                    parked_reason = CASE WHEN \(fragment: isParked) THEN t.reason END,
+                    parks = c.parks + (\(fragment: isParked) AND NOT \(fragment: isProbe) AND c.parks < 100)::integer::smallint,
+                    stale_tokens = CASE t.parking WHEN 0 THEN c.stale_tokens
+                            WHEN \(fragment: Parking.staleToken.sql) THEN c.stale_tokens + 1
+                            WHEN \(fragment: Parking.sameStaleToken.sql) THEN 2
+                            WHEN \(fragment: Parking.probedStaleToken.sql) THEN 1 ELSE 0 END
+                        * (NOT \(fragment: isParked))::integer::smallint
+                FROM \(fragment: changes(of: endings)), repricer.batches b
+                WHERE b.batch_id = c.batch_id AND \(fragment: isOpen(of: endings))
+                RETURNING c.original_transaction_id, c.bucket, c.change_id, c.state, c.reason,
+                    c.request_reference_id
+            ), \(fragment: VersionQueries.markMoved)
+            \(fragment: recordMoved(at: at))
+            """
     }
 
     /// The condition that a change is parked. A token that is refused twice, or that the status shows again, is left
@@ -252,6 +255,17 @@ package enum PriceCallQueries {
                 - CASE WHEN \(fragment: isOne(of: .parked)) THEN interval '2 minutes' ELSE interval '0' END
             ELSE interval '0' END
         """
+
+    /// When a parked change goes at the latest: shortly before its last instant, however long it would wait. Null where
+    /// that has passed, and for what is not parked.
+    private static func lastTry(_ clocks: Clocks) -> SQL {
+        """
+        CASE WHEN \(fragment: isParked) AND c.send_by > \(timestamp: clocks.now)::timestamptz
+            THEN (\(timestamp: clocks.realNow)::timestamptz AT TIME ZONE 'UTC' + greatest(interval '5 seconds',
+                (c.send_by - \(timestamp: clocks.now)::timestamptz - interval '30 seconds')
+                    * \(clocks.realMicrosPerSecond)::float8 / 1000000)) AT TIME ZONE 'UTC' END
+        """
+    }
 
     private static func reject(_ endings: [ResolvedCall], at: Int64) -> SQL {
         """

@@ -157,10 +157,12 @@ package struct PriceChangeKind: CallKind {
     package func write(
         _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
     ) throws -> [DatabaseStatement] {
-        var statements = PriceCallQueries.settle(endings, at: now.milliseconds)
+        var clocks = batchHalts.clocks
+        clocks.now = now.milliseconds
+        var statements = PriceCallQueries.settle(endings, by: clocks)
         let waiting = endings.filter(\.waitsLong).map(\.call)
         if !waiting.isEmpty {
-            statements.append(PriceCallQueries.endWaits(waiting, before: batchHalts.clocks))
+            statements.append(PriceCallQueries.endWaits(waiting, before: clocks))
         }
         guard let scene else { return statements }
         // Another call of these subscriptions may have waited for the end of this one.

@@ -20,13 +20,15 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
         case ownDependents([String])
         case otherItems([String])
         case renamed(String)
+        /// The customer has the parent again, by this name.
+        case parentRenews(String)
         /// Why the status of its subscription cannot be read.
         case unreadable(String)
 
         /// Every label, for metrics and logs.
         package static let labels = [
             "foreign_customer", "unknown_place", "several_places", "chain", "other_items",
-            "renamed", "unreadable",
+            "renamed", "parent_renews", "unreadable",
         ]
 
         package var label: String {
@@ -37,6 +39,7 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
             case .ownDependents: "chain"
             case .otherItems: "other_items"
             case .renamed: "renamed"
+            case .parentRenews: "parent_renews"
             case .unreadable: "unreadable"
             }
         }
@@ -50,6 +53,8 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
             case .ownDependents(let skus):
                 "it has dependents of its own, \(skus.joined(separator: ", ")): a chain; not cancelled"
             case .renamed(let sku): "it is called \(sku) now and goes on renewing; not cancelled"
+            case .parentRenews(let sku):
+                "the customer has its parent \(sku) again, which renews; not cancelled"
             case .unreadable(let why): "\(why); not cancelled"
             case .otherItems(let skus):
                 "its subscription also carries \(skus.joined(separator: ", ")); not cancelled"
@@ -79,9 +84,7 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
             self.nameToday = nameToday
         }
 
-        fileprivate func renews(_ sku: String) -> Bool {
-            !facts.isOver && facts.renewingSKUs.contains(sku)
-        }
+        fileprivate func renews(_ sku: String) -> Bool { facts.renews(sku) }
     }
 
     /// The subscription that carries the dependent: the one on which it is set to renew, perhaps under another name,
@@ -120,9 +123,10 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
     ///   - falling: Every SKU there that must be cancelled, this one included.
     ///   - ownDependents: The SKUs that its own open increase would take along.
     ///   - nameToday: Its present name, where statements renamed it.
+    ///   - parentBack: The parent's name, where the customer has it again, as by a resubscription since it was declined.
     package func verdict(
         on target: SubscriptionFacts, falling: Set<String>, ownDependents: [String],
-        nameToday: String? = nil
+        nameToday: String? = nil, parentBack: String? = nil
     ) -> Verdict {
         if isForeign(target) {
             return .discrepancy(.foreignCustomer(target.originalTransactionID))
@@ -137,6 +141,7 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
             }
             return .discrepancy(.renamed(nameToday))
         }
+        if let parentBack { return .discrepancy(.parentRenews(parentBack)) }
         guard ownDependents.isEmpty else { return .discrepancy(.ownDependents(ownDependents)) }
         let others = renewing.subtracting(falling).subtracting([sku])
         guard others.isEmpty else { return .discrepancy(.otherItems(others.sorted())) }
@@ -153,6 +158,9 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
 extension SubscriptionFacts {
     /// Whether it will not be charged again as things stand.
     var isOver: Bool { whyOver != nil }
+
+    /// Whether the item will be charged again as things stand.
+    package func renews(_ sku: String) -> Bool { !isOver && renewingSKUs.contains(sku) }
 
     /// Why it will not be charged again, in words; nil where it will.
     package var whyOver: String? {

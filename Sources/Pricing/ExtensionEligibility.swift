@@ -3,6 +3,7 @@
 package enum ExtensionObstacle: String, Hashable, Sendable, CaseIterable {
     case unknownSubscription = "unknown_subscription"
     case familyMember = "family_member"
+    case assignedSeat = "assigned_seat"
     case revoked
     case expired
     case billingRetry = "billing_retry"
@@ -18,6 +19,8 @@ package enum ExtensionObstacle: String, Hashable, Sendable, CaseIterable {
             "nothing was ever received of it; check the id, or read its state with repricer sync"
         case .familyMember:
             "a family member's; extend the purchaser's subscription, and this one moves along"
+        case .assignedSeat:
+            "an assigned seat; extend the purchaser's subscription"
         case .revoked: "it was refunded or revoked"
         case .expired: "it has expired"
         case .billingRetry:
@@ -45,7 +48,12 @@ package enum ExtensionEligibility {
         _ facts: SubscriptionFacts?, extendedAt: [Instant], hasOpen: Bool, now: Instant
     ) -> ExtensionObstacle? {
         guard let facts, facts.signedAt != nil else { return .unknownSubscription }
-        if facts.isFamilyMembers { return .familyMember }
+        switch facts.holder {
+        case .familyMember: return .familyMember
+        // AssignedSubscriptionExtensionIneligible, 4030028.
+        case .assignedSeat: return .assignedSeat
+        case nil: break
+        }
         switch facts.status {
         case 2: return .expired
         case 3: return .billingRetry

@@ -63,12 +63,13 @@ extension Judge {
 
     /// The fault for which the App Store would refuse any change.
     private func standing(_ facts: SubscriptionFacts) -> RowFault? {
+        if let holder = facts.holder {
+            return RowFault(
+                .notActive, "the subscription is \(holder.words)", remedy: "nothing is to be undone"
+            )
+        }
         let remedy = "nothing can be changed until the subscription renews again"
         switch facts.status {
-        case _ where facts.isFamilyMembers:
-            return RowFault(
-                .notActive, "the subscription is a family member's, who does not pay for it",
-                remedy: "nothing is to be undone")
         case 1: break
         case 3:
             return RowFault(.billingRetry, "the App Store is retrying to charge", remedy: remedy)

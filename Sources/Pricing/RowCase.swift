@@ -218,9 +218,9 @@ extension RowCase {
     }
 
     private var notActive: RowFault? {
-        guard !facts.isFamilyMembers else {
+        if let holder = facts.holder {
             return RowFault(
-                .notActive, "the subscription is a family member's, who does not pay for it",
+                .notActive, "the subscription is \(holder.words)",
                 remedy: "remove the row; the one who pays has a subscription of their own")
         }
         switch facts.status {

@@ -59,7 +59,7 @@ package struct TransactionStatement: Hashable, Sendable {
     package var transactionID: String?
     package var productID: String?
     package var appAccountToken: String?
-    /// `PURCHASED` or `FAMILY_SHARED`.
+    /// `PURCHASED`, `FAMILY_SHARED` or `ASSIGNED`.
     package var ownershipType: String?
     package var purchasedAt: Instant?
     package var originalPurchaseAt: Instant?

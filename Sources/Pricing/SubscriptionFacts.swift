@@ -18,10 +18,24 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var renewalPeriod: String?
     package var productID: String?
     package var appAccountToken: String?
-    /// Apple's `inAppOwnershipType`: `PURCHASED`, `FAMILY_SHARED`, or an unknown text.
+    /// Apple's `inAppOwnershipType`: `PURCHASED`, `FAMILY_SHARED`, `ASSIGNED`, or an unknown text.
     package var ownershipType: String?
-    /// Whether its buyer shares it. It then has no price of its own, and Apple refuses calls for it.
-    package var isFamilyMembers: Bool { ownershipType == "FAMILY_SHARED" }
+    /// Whose it is, where its holder does not pay for it: then it has no price of its own, and Apple refuses calls for it.
+    /// Of an assigned seat that is an inference, from error 4000227 (Notifications 2.23).
+    package var holder: Holder? { ownershipType.flatMap(Holder.init) }
+
+    package enum Holder: String, Hashable, Sendable {
+        case familyMember = "FAMILY_SHARED"
+        case assignedSeat = "ASSIGNED"
+
+        /// In words, after "the subscription is".
+        var words: String {
+            switch self {
+            case .familyMember: "a family member's, who does not pay for it"
+            case .assignedSeat: "a seat that was assigned, whose holder does not pay for it"
+            }
+        }
+    }
     /// The discount type of the running period of an ordinary subscription: `FREE_TRIAL`, ….
     package var offerDiscountType: String?
     /// The type of the running period's offer, as Apple codes it; nil where there is none.

@@ -36,6 +36,7 @@ private typealias Story = LifecycleStory
         #expect(obstacle(nil) == .unknownSubscription)
         #expect(obstacle(facts { $0.signedAt = nil }) == .unknownSubscription)
         #expect(obstacle(facts { $0.ownershipType = "FAMILY_SHARED" }) == .familyMember)
+        #expect(obstacle(facts { $0.ownershipType = "ASSIGNED" }) == .assignedSeat)
         #expect(obstacle(facts { $0.ownershipType = "PURCHASED" }) == nil)
         #expect(obstacle(facts { $0.status = 2 }) == .expired)
         #expect(obstacle(facts { $0.status = 3 }) == .billingRetry)

@@ -111,6 +111,21 @@ private typealias Story = LifecycleStory
         #expect(lines(told, [added]) == [])
     }
 
+    /// Whether its transaction lists the added item alone is not known.
+    @Test(arguments: Told.allCases)
+    func modifyKept_itemKept_goesOn_whereTheTransactionIsOfTheAddedItemAlone(told: Told) {
+        let added = modified(
+            charged: [Story.charged("B", price: 990)],
+            renewing: [item(told), Story.renewing("B", price: 990)])
+        let renewed = Story.event(
+            31, "DID_RENEW", purchasedOn: 31,
+            charged: [Story.charged(price: 15990), Story.charged("B", price: 990)],
+            renewing: [Story.renewing(price: 15990), Story.renewing("B", price: 990)])
+
+        #expect(lines(told, [added]) == [])
+        #expect(lines(told, [added, renewed]) == ["effective"])
+    }
+
     @Test func modifyKept_pending_consentInThePaymentSheet_isAccepted() {
         let added = modified(
             charged: [Story.charged(), Story.charged("B", price: 990)],

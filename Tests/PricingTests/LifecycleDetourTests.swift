@@ -40,6 +40,30 @@ private typealias Story = LifecycleStory
         #expect(state.increases.map(\.sku) == ["A2"])
     }
 
+    /// The increase tells it: none is announced for an item that a customer takes in place of another.
+    @Test(arguments: [(15990, true), (16990, false), (nil, false)] as [(Int64?, Bool)])
+    func change_whoseRenameWasLost_followsWhereItsIncreaseStandsUnderAnotherName(
+        price: Int64?, isFollowed: Bool
+    ) throws {
+        let item = price.map { Story.renewing("A2", price: 15990, status: "ACCEPTED", to: $0) }
+        let accepted = Story.event(
+            7, "PRICE_INCREASE", "ACCEPTED", charged: [Story.charged()],
+            renewing: [item ?? Story.renewing("A2", price: 15990)])
+        let renewed = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged("A2", price: 15990)],
+            renewing: [Story.renewing("A2", price: 15990)])
+
+        let (state, lines) = Story.fold([
+            Story.bought, Story.priceChange, Story.pending, accepted, renewed,
+        ])
+
+        let followed = ["pending_consent renamed from A to A2", "accepted", "effective"]
+        let ended = ["declined item_missing_at_renewal"]
+        #expect(
+            line(lines) == ["scheduled", "pending_consent"] + (isFollowed ? followed : ended))
+        #expect(try #require(state.changes.first).sku == (isFollowed ? "A2" : "A"))
+    }
+
     @Test func facts_renameAheadOfTheRenewal_keepTheRunningPriceUnderTheNewName() {
         let renamed = Story.event(
             6, "METADATA_UPDATE", charged: [Story.charged()], renewing: [Story.renewing("A2")])

@@ -115,6 +115,15 @@ package struct BatchWatch: Service {
     }
 
     private func act() async throws {
+        var failure = FirstFailure()
+        let steps = [
+            releaseWaves, parkHalted, judgeGuards, probeStorefronts, putBackRefused, endIdleHalts,
+        ]
+        for step in steps { try await failure.trying(step) }
+        try failure.rethrow()
+    }
+
+    private func releaseWaves() async throws {
         let now = clock.nowMilliseconds()
         let released = try await pool.withTransaction {
             try ControlQueries.releaseDue(at: now, on: $0)
@@ -125,14 +134,13 @@ package struct BatchWatch: Service {
                 ["batch": wave.batchID, "wave": String(wave.wave), "label": wave.label])
             metrics.increment("repricer_waves_released_total")
         }
-        // Rows of halted storefronts would stand at the head of the queues, and each claim would pass over them. A
-        // round parks only so many, because guards are judged in between.
+    }
+
+    /// Rows of halted storefronts would stand at the head of the queues, and each claim would pass over them. A round
+    /// parks only so many, because guards are judged in between.
+    private func parkHalted() async throws {
         let limit = limits.parkedAtOnce
         _ = try await pool.withTransaction { try GuardQueries.parkHalted(limit: limit, on: $0) }
-        try await judgeGuards()
-        try await probeStorefronts()
-        try await putBackRefused()
-        try await endIdleHalts()
     }
 
     // MARK: Halts
@@ -204,7 +212,9 @@ package struct BatchWatch: Service {
                 return realClock.nowMilliseconds() + pause.milliseconds
             }, now: { clock.nowMilliseconds() }
         ) {
-            for batch in guarded { try await judge.judge(batch) }
+            var failure = FirstFailure()
+            for batch in guarded { try await failure.trying { try await judge.judge(batch) } }
+            try failure.rethrow()
         }
     }
 

@@ -188,7 +188,7 @@ package enum GuardQueries {
             """
             -- name: guardRenewalsOff
             SELECT count(*) AS rows FROM repricer.price_changes c
-            JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id
+            JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
             WHERE c.batch_id = \(uuid: batchID) AND c.stage IN ('pending_consent', 'accepted')
                 AND (c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL) AND NOT s.auto_renews
                 -- A renewal that we turned off ourselves, for a parent on another subscription, does not count.

@@ -30,17 +30,27 @@ extension SubscriptionFacts {
     /// Apple does not say which became which. An inference pairs those with the same increase, price and offer, and
     /// then those with the same price, in the order of their names. A single one that is left over goes with the
     /// single one that came.
+    ///
+    /// Where the notification of the rename was lost, any other statement tells it by the increase: of an item that the
+    /// customer puts in another's place none is announced, and none at the very price of the one that is gone.
     func renames(toldBy event: SubscriptionEvent) -> [ItemRename] {
-        switch event.type {
-        case "METADATA_UPDATE", "MIGRATION", "MIGRATE": break
-        case .some, .none: return []
-        }
         guard let listed = event.renewal?.items else { return [] }
         let names = Set(listed.map(\.sku))
         let known = Set(items.map(\.sku))
         var gone = items.filter { $0.renews && !names.contains($0.sku) }.sorted { $0.sku < $1.sku }
         var came = listed.filter { !known.contains($0.sku) }.sorted { $0.sku < $1.sku }
         var renames: [ItemRename] = []
+        switch event.type {
+        case "METADATA_UPDATE", "MIGRATION", "MIGRATE": break
+        case .some, .none:
+            pair(&gone, &came, into: &renames) { old, new in
+                guard let price = old.increase?.price, new.increasePrice == price else {
+                    return false
+                }
+                return new.price == old.renewalPrice || new.price == price
+            }
+            return renames
+        }
         pair(&gone, &came, into: &renames) { old, new in
             old.increase?.status == new.increaseStatus && old.increase?.price == new.increasePrice
                 && old.renewalPrice == new.price && old.offer?.price == new.offerPrice

@@ -171,7 +171,10 @@ extension TrackedChange {
         } else if isDoubtful {
             // It was never seen applied, so nothing that leaves takes it along.
             return
-        } else if reading.newTransaction != nil, !isUnderFormerName(reading) {
+        } else if reading.newTransaction != nil, !isUnderFormerName(reading),
+            // What the renewal still brings at our price has not left: the transaction is of an item that was added.
+            !isApplied(in: renewalItem(reading))
+        {
             if isReplaced(reading) || isReplacedSoFar {
                 move(to: .invalidated, reason: itemReplaced, reading, &lines)
             } else {

@@ -31,7 +31,7 @@ package struct Cohort: Hashable, Sendable {
 
     /// The items of a subscription that belong to the cohort.
     func items(of facts: SubscriptionFacts) -> [SubscriptionFacts.Item] {
-        guard facts.status == 1, facts.autoRenews != false, !facts.isFamilyMembers,
+        guard facts.status == 1, facts.autoRenews != false, facts.holder == nil,
             storefronts.isEmpty || facts.storefront.map(storefronts.contains) == true,
             period == nil || facts.period == period,
             currency == nil || facts.currency == currency, isOldEnough(facts)

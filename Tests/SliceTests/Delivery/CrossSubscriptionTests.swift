@@ -55,6 +55,42 @@ import Testing
         await harness.close()
     }
 
+    /// Whoever has the parent again may keep what depends on it, so that no program ends it.
+    @Test(arguments: [4990, 10990])
+    func elsewhere_parentBoughtAgainBeforeTheCall_isAPersons(price: Int64) async throws {
+        let harness = try await Harness.make()
+        let store = harness.cancellingStore()
+        let canceller = harness.canceller(store)
+        try await harness.subscribe("1", items: ["A", "B"])
+        try await harness.subscribe("2", items: ["FAR"])
+        try await harness.raise(dependents: ["2/FAR"])
+        try await harness.tellIncrease("PENDING", on: 13)
+        try await harness.tellRenewal(items: ["B"])
+        #expect(try await harness.dependents() == ["2/FAR requested"])
+        let items = [StatementItem(sku: "A", price: price), StatementItem(sku: "B", price: 4990)]
+        try await harness.tell(
+            SubscriptionEvent(
+                key: .init(signedAt: harness.at(41), evidenceID: "back"), source: .notification,
+                originalTransactionID: "1", type: "SUBSCRIBED", subtype: "RESUBSCRIBE", status: 1,
+                transaction: TransactionStatement(
+                    transactionID: "t3-1", purchasedAt: harness.at(41),
+                    expiresAt: harness.at(71), reason: "PURCHASE", storefront: "USA",
+                    currency: "USD", period: "P1M", items: items),
+                renewal: RenewalStatement(
+                    autoRenewStatus: 1, renewalAt: harness.at(71), consistencyToken: "back",
+                    period: "P1M", items: items)))
+        harness.run(to: 42)
+
+        try await harness.run(canceller, rounds: 3)
+
+        #expect(store.calls.isEmpty)
+        #expect(try await harness.dependents() == ["2/FAR discrepancy"])
+        #expect(
+            try await harness.dependentDetail()
+                == "the customer has its parent A again, which renews; not cancelled")
+        await harness.close()
+    }
+
     @Test func elsewhere_consentGivenLate_isNeverAskedFor() async throws {
         let harness = try await Harness.make()
         let store = harness.cancellingStore()

@@ -5,28 +5,31 @@ import Testing
 
 @testable import Pricing
 
-/// A family member's subscription has no price of its own: Apple refuses any call for it.
+/// A family member's subscription, and a seat that was assigned, have no price of their own: Apple refuses any call for them.
 @Suite(.database) struct FamilyMemberTests {
     private typealias Harness = DeliveryHarness
 
     /// Apple says so in the transaction, here in one signed later than the first.
-    private static func tellOwnership(_ id: String, _ harness: Harness) async throws {
+    private static func tellOwnership(
+        _ id: String, _ harness: Harness, is type: String = "FAMILY_SHARED"
+    ) async throws {
         try await harness.tell(
             SubscriptionEvent(
                 key: .init(signedAt: harness.now, evidenceID: "family-\(id)"), source: .status,
                 originalTransactionID: id, status: 1,
                 transaction: TransactionStatement(
-                    transactionID: "t-\(id)", ownershipType: "FAMILY_SHARED",
+                    transactionID: "t-\(id)", ownershipType: type,
                     expiresAt: Harness.start.advanced(by: 40 * 86_400_000), storefront: "USA",
                     currency: "USD", period: "P1M",
                     items: ["A", "B"].map { StatementItem(sku: $0, price: 9990) })))
     }
 
-    @Test func row_ofWhatProvesAFamilyMembers_endsWithoutACall() async throws {
+    @Test(arguments: ["FAMILY_SHARED", "ASSIGNED"])
+    func row_ofWhatProvesAnothersToPay_endsWithoutACall(type: String) async throws {
         let harness = try await Harness.make()
         try await harness.subscribe("1")
         try await harness.submitAndApprove([Harness.row("1")])
-        try await Self.tellOwnership("1", harness)
+        try await Self.tellOwnership("1", harness, is: type)
 
         try await harness.deliver(harness.scheduler())
 

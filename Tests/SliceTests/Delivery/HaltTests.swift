@@ -1,6 +1,7 @@
 import AppStore
 import Batches
 import Calls
+import Facts
 import Postgres
 import PriceChanges
 import Reports
@@ -83,6 +84,47 @@ import Testing
             ) == "batch:\(batchID) errors>30%/10: 4 of 10")
         await harness.close()
     }
+
+    /// A person who decides on a batch, and does not commit, keeps it alone from being judged.
+    @Test(arguments: [0, 1])
+    func batch_thatSomebodyHolds_keepsNoOtherFromItsHalt(held: Int) async throws {
+        let harness = try await Harness.make()
+        var batches: [String] = []
+        for rows in [1...12, 13...24] {
+            batches.append(
+                try await harness.submitRows(rows, guards: try GuardRail.list("errors>30%/10")))
+        }
+        let sent = "sent_at = '2026-03-01Z', request_reference_id = gen_random_uuid()"
+        try await Self.set(
+            harness, "state = 'rejected', ended_at = '2026-03-01Z', \(sent)", lines: 1...11)
+        try await Self.set(
+            harness, "state = 'rejected', ended_at = '2026-03-01Z', \(sent)", lines: 13...23)
+        let login = try await TestDatabase.login("impatient", memberOf: ["repricer_service"])
+        let impatient = DatabasePool(
+            conninfo: login + (login.contains("?") ? "&" : "?")
+                + "options=-c%20lock_timeout%3D300ms", applicationName: "impatient", size: 2)
+        let watch = BatchWatch(
+            pool: impatient, clock: harness.clock, realClock: harness.realClock, log: .silent,
+            metrics: Metrics())
+        let person = try await TestDatabase.connect()
+        try await person.script(
+            "BEGIN; SELECT FROM repricer.batches WHERE batch_id = '\(batches[held])' FOR UPDATE")
+
+        await #expect(throws: DatabaseServerError.self) { try await watch.round() }
+        let meanwhile = try await harness.texts(Self.haltedBatches)
+        try await person.script("ROLLBACK")
+        harness.realClock.advance(by: .seconds(60))
+        try await watch.round()
+
+        #expect(meanwhile == [batches[1 - held]])
+        #expect(try await harness.texts(Self.haltedBatches) == batches.sorted())
+        await person.close()
+        await impatient.close()
+        await harness.close(isTamperedWith: true)
+    }
+
+    private static let haltedBatches =
+        "SELECT batch_id::text AS text FROM repricer.batches WHERE halted_by = 'errors' ORDER BY 1"
 
     @Test func batch_resumedByAPerson_isJudgedByWhatIsSentSince() async throws {
         let harness = try await Harness.make()

@@ -169,6 +169,66 @@ import Testing
         await harness.close()
     }
 
+    /// What met a 429 and was answered since is like any other.
+    @Test func subscription_answeredSinceIts429_isNotParkedByTheNext() async throws {
+        let harness = try await Harness.make([
+            .throttled(until: Harness.start), .applied, .throttled(until: Harness.start), .applied,
+        ])
+        try await harness.subscribe("1")
+        let scheduler = harness.scheduler()
+        for (sku, line) in [("A", 2), ("B", 3)] {
+            let batchID = try await harness.submit(
+                [Harness.row("1", sku, line: line)], content: sku)
+            try await harness.approve(batchID)
+            try await harness.deliver(scheduler)
+            harness.realClock.advance(by: .seconds(10))
+            try await harness.deliver(scheduler)
+        }
+
+        #expect(try await harness.texts(Self.parkedReasons) == [])
+        #expect(harness.store.calls.count == 4)
+        #expect(try await harness.changes() == ["A scheduled", "B scheduled"])
+        await harness.close()
+    }
+
+    /// Each time it waits longer. Past its last instant it would take effect a renewal later.
+    @Test func parkedRow_isTriedOnceMoreBeforeItsLastInstant() async throws {
+        let harness = try await Harness.make()
+        try await harness.submitRows(1...12)
+        harness.store.setAnswers(["1"], .refused(.suspect, code: 4_000_999))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        let (parks, sendBy) = try await harness.service.withConnection { connection in
+            let row = try await connection.query(
+                "SELECT parks, send_by FROM repricer.price_changes WHERE original_transaction_id = '1'"
+            ).one()
+            return (try row.int("parks"), try row.milliseconds("send_by"))
+        }
+        try await harness.write(
+            "UPDATE repricer.price_changes SET parks = 5 WHERE original_transaction_id = '1'")
+        func wait(until instant: Int64) {
+            let wait = Duration.milliseconds(instant - harness.now.milliseconds)
+            harness.clock.advance(by: wait)
+            harness.realClock.advance(by: wait)
+        }
+        func calls() -> Int { harness.store.calls.count { $0.transactionID == "1" } }
+
+        // Another hour would be too long.
+        wait(until: sendBy - 40 * 60_000)
+        try await harness.deliver(scheduler)
+        let parked = calls()
+        wait(until: sendBy - 60_000)
+        try await harness.deliver(scheduler)
+        let waiting = calls()
+        harness.store.setAnswers(["1"], nil)
+        wait(until: sendBy - 29_000)
+        try await harness.deliver(scheduler)
+
+        #expect((parks, parked, waiting, calls()) == (1, 2, 2, 3))
+        #expect(try await harness.stateCounts() == ["scheduled": 12])
+        await harness.close()
+    }
+
     /// Two rows that share no call, of one subscription: the parked one waits, and keeps the other from nothing.
     @Test func parkedRow_waitsThoughItsSubscriptionHasAnother() async throws {
         let harness = try await Harness.make()

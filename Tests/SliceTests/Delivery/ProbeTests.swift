@@ -1,4 +1,5 @@
 import Batches
+import Facts
 import Postgres
 import PriceChanges
 import ServiceKit
@@ -54,6 +55,31 @@ import Testing
         // All have asked: now they take turns.
         #expect(Set(later).count > 20)
         await harness.close()
+    }
+
+    /// What is overdue beside it would only be judged anew, and nobody would ask.
+    @Test func probe_whileOthersAreOverdue_isTheOneInTime() async throws {
+        let harness = try await Harness.make()
+        let ids = (1...1000).map { "\($0)" }.filter { Bucket.of($0) == Bucket.of("1") }.prefix(3)
+        for id in ids { try await harness.subscribe(id) }
+        try await harness.submitAndApprove(
+            ids.enumerated().map { Harness.row($1, line: $0 + 2) })
+        let (now, realNow) = (harness.now.milliseconds, harness.realClock.nowMilliseconds())
+        try await harness.write(
+            """
+            UPDATE repricer.price_changes SET send_by = \(timestamp: now)::timestamptz - interval '1 hour' WHERE line < 4
+            """)
+
+        let locked = try await harness.service.withTransaction { connection in
+            let due = try connection.ask(
+                DueQueries.earliest(now: now, realNow: realNow, isProbing: true))
+            return try connection.ask(
+                DueQueries.locking(due, until: nil, limit: 1, realNow: realNow)
+            ).ids
+        }
+
+        #expect(locked == ids.suffix(1))
+        await harness.close(isTamperedWith: true)
     }
 
     /// Rows that a poisoned answer makes wait come after those of whom nobody knows.
