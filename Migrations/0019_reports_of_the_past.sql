@@ -508,7 +508,9 @@ BEGIN
         ('revenue_impact', 'uplift_per_month_milliunits',
             'uplift_per_period for a month (weekly: times 52/12), rounded once, half away from zero; null for an '
             'unknown period.'),
-        ('revenue_impact', 'declined_lost_per_period_milliunits', 'Sum of the old prices of the declined changes, times their last paid seats.'),
+        ('revenue_impact', 'declined_lost_per_period_milliunits',
+            'Sum of the old prices of the declined changes, times their last paid seats. Who came back since is counted too: '
+            'revenue_bridge has the return.'),
         ('revenue_impact', 'cancelled_lost_per_period_milliunits',
             'Sum of the old prices of cancelled increases whose customers had been asked or told, times their last paid seats.'),
         ('revenue_impact', 'lapsed_lost_per_period_milliunits',

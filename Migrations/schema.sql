@@ -4894,7 +4894,7 @@ COMMENT ON COLUMN report.revenue_impact.uplift_per_month_milliunits IS 'uplift_p
 
 COMMENT ON COLUMN report.revenue_impact.declined IS 'Changes that ended without the consent they needed; those that fell with another item are not among them.';
 
-COMMENT ON COLUMN report.revenue_impact.declined_lost_per_period_milliunits IS 'Sum of the old prices of the declined changes, times their last paid seats.';
+COMMENT ON COLUMN report.revenue_impact.declined_lost_per_period_milliunits IS 'Sum of the old prices of the declined changes, times their last paid seats. Who came back since is counted too: revenue_bridge has the return.';
 
 COMMENT ON COLUMN report.revenue_impact.cancelled IS 'Changes whose subscriber left, or was refunded or revoked; those that fell with another item are not among them.';
 

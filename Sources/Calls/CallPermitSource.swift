@@ -10,9 +10,9 @@ package struct CallPermitSource: Sendable {
     /// A wait in real time. Tests move their clocks instead.
     package typealias Wait = @Sendable (Duration) async throws -> Void
 
-    /// The least time between two questions for permits. An App Store that asked for silence is asked no more often
-    /// either.
+    /// The least time between two questions for permits.
     private static let pauseMin: Duration = .milliseconds(10)
+    /// The longest time between two, so that a silence that ends early is noticed.
     private static let pauseMax: Duration = .seconds(1)
     /// How far ahead permits are reserved, in real time. A pause, or a silence, holds for every call beyond it.
     package static let horizon: Duration = .milliseconds(650)

@@ -120,7 +120,7 @@ final class RecentAnswers: Sendable {
         var subjects: Set<String> = []
         /// The subscriptions that were refused with any code.
         var refused: Set<String> = []
-        /// The same by batch, with as many of each batch as show that it fares so.
+        /// The subscriptions that were refused with this code, by batch: of each no more than are needed to halt it.
         var batches: [String: Set<String>] = [:]
         /// The subscriptions that had their second chance. They are not among the others.
         var refusedAgain: Set<String> = []
@@ -356,7 +356,9 @@ extension RecentAnswers.State {
         let all = judgeAll(refusal, subject, kind, scopes, now, realNow)
         // The first storefronts that lack a price say nothing of others, however many batches they are in.
         if case .systemic(.storefront) = places { return places ?? .parked }
-        return all ?? places ?? judgeBatches(refusal, subject, kind, scopes, now, realNow)
+        if let verdict = all ?? places { return verdict }
+        // To judge is to count, so that a batch counts only what nothing wider decides.
+        return judgeBatches(refusal, subject, kind, scopes, now, realNow)
             ?? refusal.verdictAlone(scopes)
     }
 

@@ -3,8 +3,8 @@ package import Postgres
 /// The one table of calls to the App Store, for every kind of call.
 ///
 /// "One call in flight a subscription" is its unique index `store_calls_one_in_flight`: who would begin another, of
-/// whatever kind, finds the first. Every statement that locks or writes names one
-/// bucket. `waiting`, `unknownBuckets` and `otherBuckets` search, and name none.
+/// whatever kind, finds the first. Every statement that locks or writes names one bucket. `waiting`, `unknownBuckets`
+/// and `otherBuckets` search, and name none.
 package enum StoreCallQueries {
     /// The condition that the subject `id` has a call that is out, or whose outcome is not known.
     package static func isInFlight(_ id: SQL, bucket: SQL) -> SQL {

@@ -6,8 +6,8 @@ import Synchronization
 ///
 /// A transaction that stays open for hours keeps every index entry of finished work alive, and a search from the
 /// beginning of an index then steps over all of them. So when such a search gets slow, the next ones begin where the
-/// last one found the first live entry, and searches of everything take a twentieth of the time at most. What comes
-/// back below a floor waits for such a search.
+/// last one found the first live entry, and searches of everything take a twentieth of the time at most. Work that
+/// becomes due before that entry waits for a search of everything.
 final class DueWork: Sendable {
     /// A search that takes no longer than this always searches everything.
     private static let cheap: Duration = .milliseconds(3)

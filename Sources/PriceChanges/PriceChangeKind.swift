@@ -149,7 +149,7 @@ package struct PriceChangeKind: CallKind {
             refusal?.meaning == .refresh
         else { return resolution }
         release.staleToken = attempt.staleToken
-        // It keeps its token. A call without one would change what nobody has seen.
+        // The change is sent with its token again. A call without one would change what nobody has seen.
         if case (.unread, .retry) = (attempt.staleToken, release.after) { release.after = .parked }
         return .released(release)
     }

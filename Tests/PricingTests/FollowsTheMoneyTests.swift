@@ -361,6 +361,47 @@ private typealias Story = LifecycleStory
         #expect(last([Story.bought, taken, other], undo) == "invalidated another_price")
     }
 
+    /// Apple does not say that an undo takes an increase back. What the customer is told, or pays, decides.
+    @Test(arguments: [
+        // A status may lag behind the undo.
+        ("SCHEDULED", ["invalidated undone", "scheduled -"]),
+        ("PENDING", ["pending_consent -", "rejected still_scheduled"]),
+        ("ACCEPTED", ["accepted -", "rejected still_scheduled"]),
+        ("charged", ["effective charged_after_all", "invalidated another_price"]),
+        ("charged before", ["invalidated undone", "effective -"]),
+    ])
+    func undone_thenToldOrCharged_goesOn(told: String, ends: [String]) {
+        var undo = Story.change(from: 15990, to: 9990, sentAt: Story.at(4), id: "undo")
+        (undo.undoes, undo.requestReferenceID) = ("change-A", "call-of-the-undo")
+        var events = [
+            Story.bought, Story.priceChange,
+            Story.event(
+                5, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing()]),
+        ]
+        switch told {
+        case "charged": events.append(renewed(31, 15990))
+        case "charged before": events.append(renewed(31, 9990))
+        default:
+            events.append(
+                Story.event(
+                    8, "PRICE_INCREASE", told, charged: [Story.charged()],
+                    renewing: [Story.renewing(price: 15990, status: told)]))
+        }
+
+        let (state, lines) = Story.fold(events, [Story.change(), undo])
+
+        #expect(
+            state.changes.map { "\($0.progress.state.rawValue) \($0.progress.reason ?? "-")" }
+                == ends)
+        // In pieces it ends alike.
+        var pieces = SubscriptionState(
+            originalTransactionID: "1", changes: [Story.change(), undo])
+        var told: [Transition] = []
+        for event in events { told += Lifecycle.fold([event], into: &pieces) }
+        #expect(pieces.changes == state.changes)
+        #expect(told.map(\.state) == lines.map(\.state))
+    }
+
     @Test func stillAnnounced_waitsThoughARenewalChargedAnother() {
         let charged = renewed(31, 9990, renewing: [Story.renewing(status: "SCHEDULED")])
         let before = Story.change(dueAt: Story.at(62))

@@ -19,7 +19,7 @@ package final class PayloadPacker: Sendable {
     }
 
     private let recent = Mutex<[PackedPayload.Header]>([])
-    /// A fault of this packer, which its proof is to find.
+    /// What tests spoil, to see that the comparison with the payload finds it.
     private let fault: (@Sendable (inout Packed) -> Void)?
 
     package init() { fault = nil }

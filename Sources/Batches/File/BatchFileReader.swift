@@ -89,8 +89,8 @@ package enum BatchFileEntry: Hashable, Sendable {
 /// Reads a batch file, CSV or NDJSON, one row or one piece at a time and in bounded memory.
 ///
 /// The first character tells the form: `{` begins NDJSON. Each line that is not blank ends up in exactly one
-/// entry; a quoted cell may join several lines in one. An
-/// unclosed quote costs only its own line, because the lines that it swallowed are read again.
+/// entry; a quoted cell may join several lines in one. An unclosed quote costs only its own line, because the lines
+/// that it swallowed are read again.
 package struct BatchFileReader {
     /// A quoted cell over more lines than this was never closed.
     static let recordLinesMax = 100

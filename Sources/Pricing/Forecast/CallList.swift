@@ -159,8 +159,7 @@ package struct CallList: Sendable {
 
     /// Simulates the calls from `now` on at that rate: the earliest deadline first, and none before its `send_after`.
     /// A call that comes too late for its renewal is left out, because it would go for the next renewal. One whose last
-    /// instant has passed already is overdue, and not late. Calls of
-    /// `others` come first where they are as urgent.
+    /// instant has passed already is overdue, and not late. Calls of `others` come first where they are as urgent.
     package func quota(
         callsPerThousandSeconds rate: Int, now: Instant, besides others: [Stored] = [],
         lateRowsMax: Int

@@ -58,10 +58,13 @@ private let replacedByALaterChange = "replaced_by_a_later_change"
 private let undone = "undone"
 
 extension TrackedChange {
-    var isSuperseded: Bool {
-        progress.state == .invalidated
-            && (progress.reason == replacedByALaterChange || progress.reason == undone)
+    var isSuperseded: Bool { isReplacedLater || isUndone }
+
+    var isReplacedLater: Bool {
+        progress.state == .invalidated && progress.reason == replacedByALaterChange
     }
+
+    var isUndone: Bool { progress.state == .invalidated && progress.reason == undone }
 
     /// When its call replaced an earlier change of the same item; nil where it did not. An undo replaces the change
     /// once a statement shows the undo applied. Until then the undone change stands as Apple has it.
@@ -70,6 +73,7 @@ extension TrackedChange {
             sentAt > earlierSentAt, callProgress.state.isWithApple || isAppliedAfterAll
         else { return nil }
         guard undoes != nil else { return sentAt }
+        guard progress.state != .rejected else { return nil }
         return progress.scheduledAt.map { max($0, sentAt) }
     }
 

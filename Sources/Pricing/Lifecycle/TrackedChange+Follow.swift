@@ -14,6 +14,7 @@ extension TrackedChange {
         readReturn(reading, &lines)
         readEarlierCharge(reading)
         confirmApplied(reading, &lines)
+        readIncreaseTakenBack(reading, &lines)
         readExtension(reading, &lines)
         readPostponement(reading, &lines)
         readIncrease(reading, &lines)
@@ -105,7 +106,7 @@ extension TrackedChange {
         guard isAnswer(reading.event) || isApplied(in: renewalItem(reading)) else { return }
         if undoes != nil, let item = renewalItem(reading), !isApplied(in: item) {
             // Apple does not say that a second call replaces the first, and here it did not.
-            return move(to: .rejected, reason: "still_scheduled", reading, &lines)
+            return move(to: .rejected, reason: stillScheduled, reading, &lines)
         }
         progress.scheduledAt = reading.at
         progress.endedAt = nil
@@ -323,6 +324,8 @@ package let appliedAfterAll = "applied_after_all"
 package let adopted = "adopted"
 /// Why a change ended: the App Store showed its item at another price, and a person closed it.
 package let closedByPerson = "closed"
+/// Why an undo was rejected: the App Store goes on with the increase.
+let stillScheduled = "still_scheduled"
 private let itemReplaced = "item_replaced"
 let itemRefunded = "item_refunded"
 let refundReversed = "REFUND_REVERSED"

@@ -1,9 +1,9 @@
 /// A change follows the money: what the App Store charges or announces decides, whatever end was assumed before.
 extension TrackedChange {
     /// Whether it ended by what a customer can take back, or by what was assumed of the customer: a downgrade,
-    /// leaving, a refund. A declined change stays declined, and `report.charge_exception` names a charge of it.
+    /// leaving, a refund, an undo. A declined change stays declined, and `report.charge_exception` names a charge of it.
     var mayReturn: Bool {
-        guard undoes == nil, progress.scheduledAt != nil, !isSuperseded, !isClosed else {
+        guard undoes == nil, progress.scheduledAt != nil, !isReplacedLater, !isClosed else {
             return false
         }
         switch progress.state {
@@ -26,8 +26,24 @@ extension TrackedChange {
             return move(to: .effective, reason: chargedAfterAll, reading, &lines)
         }
         guard isIncrease, reading.end == nil, isApplied(in: renewalItem(reading)) else { return }
+        // Apple does not say that an undo takes an increase back. A status may lag behind the undo, but nobody is told of an
+        // increase that was taken back.
+        guard !isUndone || isCommunicated(in: renewalItem(reading)) else { return }
         progress.endedAt = nil
         move(to: stateWithApple, reason: announcedAgain, reading, &lines)
+    }
+
+    private func isCommunicated(in item: StatementItem?) -> Bool {
+        item?.increaseStatus == "PENDING" || item?.increaseStatus == "ACCEPTED"
+    }
+
+    /// Ends an undo after which the App Store tells the customer of the increase all the same.
+    mutating func readIncreaseTakenBack(_ reading: Reading, _ lines: inout [Transition]) {
+        guard undoes != nil, progress.state == .scheduled, let scheduledAt = progress.scheduledAt,
+            reading.at > scheduledAt, let item = renewalItem(reading),
+            item.increasePrice == oldPrice, isCommunicated(in: item)
+        else { return }
+        move(to: .rejected, reason: stillScheduled, reading, &lines)
     }
 
     /// Reads a late word of an earlier charge at its price: it has been in effect since that one.
