@@ -1,7 +1,7 @@
 package import Postgres
 
-/// Who holds rows that the service needs. Claims and folds pass locked rows over. So they wait for nobody, and the
-/// server names no blocker for them.
+/// Who holds rows that the service needs. Claims and folds pass locked subscriptions over. So they wait for nobody, and
+/// the server names no blocker for them. It names the one of a change that is held, for as long as a claim waits for it.
 package enum BlockerQueries {
     /// A session of another database user, with locks that writers of our tables hold.
     package struct Session: Sendable, Equatable {
@@ -26,13 +26,23 @@ package enum BlockerQueries {
         try connection.query(
             """
             -- name: blockingSessions
+            WITH waiting AS (
+                SELECT DISTINCT w.pid FROM pg_locks w JOIN pg_stat_activity s ON s.pid = w.pid
+                WHERE NOT w.granted AND s.datname = current_database()
+            ), holders AS (
+                SELECT DISTINCT b.pid FROM waiting w CROSS JOIN LATERAL unnest(pg_blocking_pids(w.pid)) AS b (pid)
+            )
             SELECT a.pid, a.usename, coalesce(a.application_name, '') AS application, min(a.xact_start) AS since,
                 l.virtualtransaction AS transaction,
-                -- Each decision locks the head of the audit trail until its transaction ends.
-                bool_or(l.mode NOT IN ('RowShareLock', 'RowExclusiveLock') OR l.relation IN (
-                    'repricer.subscriptions'::regclass, 'repricer.bucket_turns'::regclass,
-                    'repricer.store_calls'::regclass, 'repricer.service_controls'::regclass,
-                    'repricer.audit_head'::regclass)) AS is_in_the_way
+                -- Each decision locks the head of the audit trail until its transaction ends. Whoever submits writes changes,
+                -- and locks none that are there already. A session that waits for another is not the one to be ended.
+                (bool_or(l.mode NOT IN ('RowShareLock', 'RowExclusiveLock') OR l.relation IN (
+                        'repricer.subscriptions'::regclass, 'repricer.bucket_turns'::regclass,
+                        'repricer.store_calls'::regclass, 'repricer.service_controls'::regclass,
+                        'repricer.audit_head'::regclass)
+                        OR l.mode = 'RowShareLock' AND l.relation = 'repricer.price_changes'::regclass)
+                    OR a.pid IN (SELECT h.pid FROM holders h))
+                    AND a.pid NOT IN (SELECT w.pid FROM waiting w) AS is_in_the_way
             FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
             WHERE l.granted AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
                     'ExclusiveLock', 'AccessExclusiveLock')

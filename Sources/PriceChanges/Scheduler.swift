@@ -18,6 +18,7 @@ package struct Scheduler: Service {
     private let dueWork: DueWork
     private let claimSize: ClaimSize
     private let unclaimed: UnclaimedWatch
+    private let busy = BusyBuckets()
     private let outage: Outage
 
     package struct Limits: Sendable {
@@ -152,6 +153,16 @@ package struct Scheduler: Service {
         return try await done + serve(turns, controls, out)
     }
 
+    /// Returns nil where another session holds a change that the claim needs. `UnclaimedWatch` names the session.
+    private func claim(_ turn: DueOrder.Turn, limit: Int) async throws -> Claimer.Claim? {
+        do {
+            return try await claimer.claim(turn, limit: limit)
+        } catch  where isHeldByOthers(error) {
+            busy.note(turn.bucket)
+            return nil
+        }
+    }
+
     /// Reserves permits and claims as many requests, bucket by bucket. A permit that no request has is lost once
     /// another process has reserved beyond it. Calls leave while the next bucket is claimed.
     private func serve(
@@ -172,13 +183,16 @@ package struct Scheduler: Service {
         // Batches whose guard waits for answers: of their other buckets nothing can be claimed either.
         var sampling: Set<String> = []
         let until = ContinuousClock.now + engine.limits.leavesWithin / 2
-        for turn in turns where free > 0 && mayClaim(permits, until: until, out) {
+        for turn in turns
+        where free > 0 && mayClaim(permits, until: until, out) && !busy.contains(turn.bucket) {
             if let batchID = turn.sampling, sampling.contains(batchID) { continue }
             // It is asked once more, because an answer may have come meanwhile after which no further call may leave.
             guard try await hasRoom(out, until: until), mayClaim(permits, until: until, out)
             else { break }
             let started = ContinuousClock.now
-            let claim = try await claimer.claim(turn, limit: min(free, claimSize.next))
+            guard let claim = try await claim(turn, limit: min(free, claimSize.next)) else {
+                continue
+            }
             claimSize.note(claim.calls.count, took: .now - started)
             judged += claim.judged
             free -= claim.calls.count

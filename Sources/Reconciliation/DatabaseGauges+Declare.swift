@@ -51,7 +51,7 @@ extension DatabaseGauges {
         )
         metrics.declareGauge(
             "repricer_webhooks_oldest_age_seconds",
-            "How long the oldest event waits for its delivery; 0: none does.")
+            "How long the oldest event waits for its delivery; 0: none does, or no webhook is set.")
         metrics.declareGauge(
             "repricer_figures_unsummed",
             "Subscriptions whose figures of reports are not summed up yet; at most 100,000.")

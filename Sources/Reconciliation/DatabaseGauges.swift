@@ -24,6 +24,8 @@ package struct DatabaseGauges: Service {
         /// The allowed calls of a thousand seconds, over all replicas, by endpoint. It is empty where this process calls
         /// nobody: its settings are not those that count.
         package var callsPerThousandSeconds: [String: Int] = [:]
+        /// Whether events are delivered anywhere.
+        package var hasWebhook = true
 
         package init() {}
     }
@@ -115,7 +117,7 @@ package struct DatabaseGauges: Service {
         metrics.set("repricer_webhooks_given_up", to: Double(backlogs.webhooksGivenUp))
         metrics.set(
             "repricer_webhooks_oldest_age_seconds",
-            to: age(backlogs.webhooksSince, realClock.nowMilliseconds()))
+            to: limits.hasWebhook ? age(backlogs.webhooksSince, realClock.nowMilliseconds()) : 0)
         metrics.set("repricer_figures_unsummed", to: Double(backlogs.staleFigures))
         metrics.set("repricer_catching_up", to: backlogs.isCatchingUp ? 1 : 0)
     }

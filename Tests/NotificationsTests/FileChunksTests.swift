@@ -39,7 +39,7 @@ import Testing
 
         #expect(
             error?.description == "\(path): compressed_file: it is compressed by gzip; "
-                + "run zcat \(path) | repricer ingest -")
+                + "run zcat \(path), and pipe it in as -")
     }
 
     @Test(arguments: [[], [0x1F], [0x1F, 0x8C], [0x8B, 0x1F]] as [[UInt8]])

@@ -105,7 +105,7 @@ import Testing
 
         #expect(outcome.code == .inputRejected)
         #expect(outcome.output.isEmpty)
-        #expect(outcome.messages == "\(path): \(why) \(path) | repricer ingest -\n")
+        #expect(outcome.messages == "\(path): \(why) \(path), and pipe it in as -\n")
 
         let program = Process()
         program.executableURL = URL(fileURLWithPath: CommandLine.arguments[0])
@@ -122,7 +122,7 @@ import Testing
 
         #expect(program.terminationStatus == 3)
         #expect(
-            String(decoding: messages, as: UTF8.self) == "-: \(why) FILE | repricer ingest -\n")
+            String(decoding: messages, as: UTF8.self) == "-: \(why) FILE, and pipe it in as -\n")
     }
 
     /// It would fail for ever if a job were to try it again.

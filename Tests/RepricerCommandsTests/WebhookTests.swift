@@ -302,6 +302,29 @@ import Testing
         await harness.close()
     }
 
+    /// A repaired receiver need not wait for the next try, which may be an hour away.
+    @Test func event_thatWaitsAfterAFailure_isTriedAtOnceByAReplay() async throws {
+        let harness = try await WebhookHarness.make(Array(repeating: .status(500), count: 200))
+        try await harness.write(["1"])
+        let sender = try harness.sender()
+        for _ in 0..<8 {
+            _ = try await sender.round()
+            harness.clock.advance(by: .seconds(3601))
+        }
+        _ = try await sender.round()
+        harness.receiver.heal()
+        #expect(try await sender.round() == 0)
+
+        let replayed = await run(
+            "outbox", "replay", "--all", environment: ["REPRICER_DATABASE_URL": harness.url]
+        ) { $0.realClock = harness.clock }
+        while try await sender.round() > 0 {}
+
+        #expect(replayed.output.hasPrefix("1 event"), "\(replayed)")
+        #expect(try await harness.states() == ["1 delivered"])
+        await harness.close()
+    }
+
     @Test func replay_byAUserOfPricing_namesTheRoleThatIsMissing() async throws {
         let harness = try await WebhookHarness.make([.status(200)])
         let url = try await TestDatabase.login("ana", memberOf: ["repricer_pricing"])

@@ -39,7 +39,7 @@ package final class FileChunks {
             let name = path == "-" ? "FILE" : path
             throw Failure(
                 description: "\(path): compressed_file: it is compressed by gzip; "
-                    + "run zcat \(name) | repricer ingest -")
+                    + "run zcat \(name), and pipe it in as -")
         }
         return first.isEmpty ? nil : first
     }

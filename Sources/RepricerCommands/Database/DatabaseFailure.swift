@@ -19,7 +19,8 @@ extension CommandFailure {
             self.init(
                 .approvalNeededOrRefused,
                 "\(error.saidByLibpq); the database user needs GRANT repricer_pricing, repricer_service or "
-                    + "repricer_finance; `migrate` is for the database's owner")
+                    + "repricer_finance, and these CONNECT on the database, which a restored dump has lost; "
+                    + "`migrate` is for the database's owner")
         case .cannotConnect where error.saidByLibpq.hasPrefix("invalid "):
             self.init(
                 .failed,

@@ -27,6 +27,7 @@ extension Live {
     /// - Parameter calls: Whether this process calls the App Store, so that its settings of rates hold.
     func databaseGauges(_ pool: DatabasePool, calls: Bool) -> DatabaseGauges {
         var limits = DatabaseGauges.Limits()
+        limits.hasWebhook = configuration.webhookURL != nil
         let rates: [(endpoint: String, rate: Configuration.CallRate?)] = [
             ("change_price", configuration.changePriceRate), ("cancel", configuration.cancelRate),
             ("extend", configuration.extendRate), ("status", configuration.statusRate),

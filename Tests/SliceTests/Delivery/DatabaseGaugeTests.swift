@@ -224,6 +224,34 @@ import Testing
         await harness.close()
     }
 
+    /// Where no webhook is set, events wait for nobody, and nobody is to be paged for them.
+    @Test(arguments: [true, false])
+    func eventsThatWait_haveAnAge_whereAWebhookIsSet(hasWebhook: Bool) async throws {
+        let harness = try await Harness.make()
+        try await harness.write(
+            """
+            WITH event AS (
+                INSERT INTO repricer.outbox (aggregateid, bucket, position, aggregatetype, type, payload)
+                VALUES ('1', repricer.bucket_of('1'), 1, 'subscription', 'x', '{}') RETURNING *
+            )
+            INSERT INTO repricer.webhook_deliveries (aggregateid, bucket, position, due_since)
+            SELECT aggregateid, bucket, position, \(timestamp: harness.realClock.nowMilliseconds() - 7_200_000) FROM event
+            """)
+        let metrics = Metrics()
+        var limits = DatabaseGauges.Limits()
+        limits.hasWebhook = hasWebhook
+        let gauges = DatabaseGauges(
+            pool: harness.service, clock: harness.clock, realClock: harness.realClock,
+            metrics: metrics, log: .silent, limits: limits)
+
+        try await gauges.refresh()
+
+        #expect(Self.has(metrics, "repricer_webhooks_pending 1"))
+        #expect(
+            Self.has(metrics, "repricer_webhooks_oldest_age_seconds \(hasWebhook ? 7200 : 0)"))
+        await harness.close()
+    }
+
     @Test func gauges_whenTheDatabaseIsAway_sayThatAlone() async throws {
         let pool = DatabasePool(
             conninfo: "host=/nonexistent dbname=x", applicationName: "test", size: 1)

@@ -164,7 +164,7 @@ struct DeliveryHarness {
         leaseFor: Duration = CallEngine.Limits().leaseFor,
         perSecond: Double? = Scheduler.Limits().changePricePerSecond,
         statusPerSecond: Double = Scheduler.Limits().statusPerSecond,
-        perClaim: Int = Scheduler.Limits().requestsPerClaim,
+        perClaim: Int = Scheduler.Limits().requestsPerClaim, pool: DatabasePool? = nil,
         wait: @escaping CallPermitSource.Wait = { _ in }
     ) -> Scheduler {
         var limits = Scheduler.Limits()
@@ -179,7 +179,7 @@ struct DeliveryHarness {
         engine.leavesWithin = .seconds(60)
         engine.checksWithin = .seconds(60)
         return Scheduler(
-            self.engine(engine), store: calls ?? store, limits: limits, wait: wait)
+            self.engine(engine, pool: pool), store: calls ?? store, limits: limits, wait: wait)
     }
 
     /// What carries calls, on the clocks of this harness.

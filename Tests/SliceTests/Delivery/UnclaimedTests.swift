@@ -38,6 +38,47 @@ import Testing
         await harness.close()
     }
 
+    /// A person's open transaction costs the others nothing, and is named; who waits behind it is not.
+    @Test func changeThatIsHeld_keepsNoOtherWaiting_andItsHolderIsNamed() async throws {
+        let harness = try await Harness.make()
+        for id in ["1", "2"] { try await harness.subscribe(id) }
+        try await harness.submitAndApprove([Harness.row("1"), Harness.row("2", line: 3)])
+        let login = try await TestDatabase.login("impatient", memberOf: ["repricer_service"])
+        let impatient = DatabasePool(
+            conninfo: login + (login.contains("?") ? "&" : "?")
+                + "options=-c%20lock_timeout%3D300ms", applicationName: "impatient", size: 4)
+        let (holder, behind) = try await (TestDatabase.connect(), TestDatabase.connect())
+        try await holder.script(
+            "BEGIN; SELECT FROM repricer.price_changes WHERE original_transaction_id = '1' FOR UPDATE"
+        )
+        let pid = try await holder.query("SELECT pg_backend_pid() AS pid").one().int("pid")
+        let waiter = Task {
+            try await behind.script(
+                """
+                BEGIN; SELECT FROM repricer.audit_head FOR UPDATE;
+                UPDATE repricer.price_changes SET line = line WHERE original_transaction_id = '1'
+                """)
+        }
+        let scheduler = harness.scheduler(pool: impatient)
+
+        for _ in 0..<3 { _ = try await scheduler.round() }
+        var sessions: [BlockerQueries.Session] = []
+        while sessions.count < 2 {
+            sessions = try await harness.service.read { try BlockerQueries.sessions(on: $0) }
+        }
+
+        #expect(harness.store.calls.map(\.transactionID) == ["2"])
+        #expect(sessions.filter(\.isInTheWay).map(\.pid) == [pid])
+        try await holder.script("ROLLBACK")
+        try await waiter.value
+        try await behind.script("ROLLBACK")
+        try await harness.deliver(harness.scheduler())
+        #expect(try await harness.changes() == ["A scheduled", "A scheduled"])
+        for connection in [holder, behind] { await connection.close() }
+        await impatient.close()
+        await harness.close()
+    }
+
     /// Whoever holds them is named, so that they can be asked, or ended.
     @Test func dueChange_heldByAPerson_namesTheSession() async throws {
         let harness = try await Harness.make()
