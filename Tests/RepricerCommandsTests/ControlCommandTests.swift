@@ -77,6 +77,27 @@ import Testing
         #expect(silent.output.contains(" 0 of 50 price changes this second"), "\(silent.output)")
     }
 
+    /// It would wait in silence for as long as the other session lives.
+    @Test func decision_onWhatAnotherSessionHolds_isRefusedInTheEnd_andSaysWhereToLook()
+        async throws
+    {
+        let office = try await Office()
+        _ = await office.submit()
+        let other = try await TestDatabase.connect()
+        try await other.script("BEGIN; SELECT FROM repricer.batches FOR UPDATE")
+
+        let refused = await run(
+            "approve", "spring", "--yes", environment: office.ben
+        ) { $0.lockWait = .milliseconds(300) }
+        try await other.script("ROLLBACK")
+        let done = await run("approve", "spring", "--yes", environment: office.ben)
+
+        #expect(refused.code == .conflict, "\(refused.messages)")
+        #expect(refused.messages.contains("`repricer status` names it (BLOCKED)"))
+        #expect(done.code == .done, "\(done.messages)")
+        await other.close()
+    }
+
     @Test func plan_withWaves_countsThemAndNamesEachRowsOwn() async throws {
         let office = try await Office()
 

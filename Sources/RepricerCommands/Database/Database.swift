@@ -11,7 +11,8 @@ extension Invocation {
         _ body: @Sendable (PostgresConnection) async throws -> Result
     ) async throws -> Result {
         let connection = try await PostgresConnection.connect(
-            configuration.databaseConninfo, applicationName: name)
+            configuration.databaseConninfo, applicationName: name,
+            options: .init(lockTimeout: dependencies.lockWait))
         do {
             let result = try await waiting.watch { try await body(connection) }
             await connection.close()
@@ -62,7 +63,8 @@ extension Invocation {
         _ body: (PostgresPool) async throws -> Result
     ) async throws -> Result {
         let pool = PostgresPool(
-            conninfo: configuration.databaseConninfo, applicationName: name, size: size)
+            conninfo: configuration.databaseConninfo, applicationName: name, size: size,
+            options: .init(lockTimeout: dependencies.lockWait))
         do {
             let result = try await waiting.watch { try await body(pool) }
             await pool.close()

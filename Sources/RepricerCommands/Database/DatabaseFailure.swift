@@ -67,6 +67,11 @@ extension CommandFailure {
             self.init(.unavailable, "the database is away: \(said); try again")
         } else if state == .readOnlyTransaction {
             self.init(.unavailable, "the database is read-only: \(Self.writableRemedy)")
+        } else if state == .lockNotAvailable, said.contains("due to lock timeout") {
+            self.init(
+                .conflict,
+                "\(said): another session holds what this needs, and nothing was done; `repricer status` names it "
+                    + "(BLOCKED); try again once it has ended")
         } else if state == .programTooOld {
             self.init(.failed, said)
         } else if state == .insufficientPrivilege

@@ -29,6 +29,10 @@ package struct Dependencies: Sendable {
     /// How a command waits, in real time, until it tries again what somebody else holds.
     package var wait: Rounds.Wait = { try await Task.sleep(for: $0) }
 
+    /// How long a command waits for what another session holds. Whoever decides on a large batch holds it for a minute
+    /// or two.
+    package var lockWait: Duration = .seconds(180)
+
     /// Writes one line `repricer: …` for a person, broken between words on a terminal. A failure is ignored, because
     /// nobody is left to be told.
     package func say(_ message: String) {
