@@ -121,8 +121,8 @@ import Testing
 
     @Test(arguments: [
         ("a payload is changed", "its hash doesn't follow"),
-        ("a line is missing", "lines 2 to 2 are missing"),
-        ("two lines change places", "lines 2 to 2 are missing"),
+        ("a line is missing", "line 2 is missing"),
+        ("two lines change places", "line 2 is missing"),
         ("the end is missing", "the last line is missing"),
         ("a line is cut", "it is cut or changed"),
         ("a line is added", "a line follows the last one"),

@@ -57,6 +57,29 @@ import Testing
         }
     }
 
+    /// What moved in a batch that is over is news no more, and is told where that batch is asked for.
+    @Test func status_ofAll_tellsWhatMovedInOpenBatchesAlone() async throws {
+        let (ana, owner) = try await Self.office()
+        try await Self.parked(["403 Forbidden"], owner)
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET parked_reason = NULL, planned_effective_at = '2026-03-01Z'
+            """)
+        let open = await run("status", environment: ana)
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET state = 'effective', effective_at = '2026-03-01Z', ended_at = '2026-03-01Z',
+                sent_at = '2026-01-01Z', scheduled_at = '2026-01-01Z', next_attempt_at = NULL
+            """)
+        await owner.close()
+        let over = await run("status", environment: ana)
+        let own = await run("status", "spring", environment: ana)
+
+        #expect(open.output.contains("moved"), "\(open.output)")
+        #expect(!over.output.contains("moved"), "\(over.output)")
+        #expect(own.output.contains("were moved"), "\(own.output)")
+    }
+
     /// What Apple has is delivered, although nothing is final for weeks; and a batch that stands still says so.
     @Test func watch_onATerminal_showsDeliveryAndWhatStandsStill() async throws {
         let (ana, owner) = try await Self.office()

@@ -39,10 +39,12 @@ package enum StatusQueries {
             """)
         var states: [String: Int64] = [:]
         var outlook = Outlook()
+        var troubles: [String: TroubleQueries.Trouble] = [:]
         for row in rows {
             let name = try row.text("state")
             states[name, default: 0] += try row.int64("rows")
-            outlook.trouble += try TroubleQueries.trouble(row)
+            troubles[try row.text("batch_id"), default: TroubleQueries.Trouble()] +=
+                try TroubleQueries.trouble(row)
             guard let state = ChangeState(rawValue: name), !state.isFinal else { continue }
             outlook.openBatches.insert(try row.text("batch_id"))
             if state == .queued || state == .awaitingApproval {
@@ -52,6 +54,12 @@ package enum StatusQueries {
             let dueAt = try row.millisecondsOrNil("last_due_effective_at")
             outlook.lastDueEffectiveAt = [outlook.lastDueEffectiveAt, dueAt].compactMap(\.self)
                 .max()
+        }
+        for (id, trouble) in troubles {
+            var trouble = trouble
+            // What moved in a batch that is over is told where that one is asked for.
+            if batchID == nil, !outlook.openBatches.contains(id) { trouble.moved = 0 }
+            outlook.trouble += trouble
         }
         return (states, outlook)
     }

@@ -37,7 +37,7 @@ extension Commands {
         try invocation.print(json: json(chain), text(chain))
         guard chain.findingCount > 0 else { return .done }
         throw CommandFailure(
-            .failed, "the audit trail does not hold: \(chain.findingCount) findings")
+            .failed, "the audit trail does not hold: \(counted(chain.findingCount, "finding"))")
     }
 
     /// `HASH` or `NUMBER:HASH`, as printed.

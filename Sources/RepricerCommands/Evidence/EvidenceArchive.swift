@@ -245,7 +245,7 @@ extension Commands {
                 "file": path, "month": reader.head?.month, "notifications": notifications,
                 "unsigned": unsigned, "faults": faults, "head": reader.last,
             ],
-            "\(counted(notifications)) notifications of \(reader.head?.month ?? "no month"), \(counted(faults)) faults\n"
+            "\(counted(notifications, "notification")) of \(reader.head?.month ?? "no month"), \(counted(faults, "fault"))\n"
         )
         return faults == 0 ? .done : .failed
     }

@@ -147,6 +147,10 @@ enum EvidenceFile {
             return []
         }
 
+        private static func lines(_ first: Int64, _ last: Int64) -> String {
+            first == last ? "line \(first) is" : "lines \(first) to \(last) are"
+        }
+
         private mutating func readEntry(
             _ record: JSONRecord, _ line: [UInt8]
         ) throws(JSONRecord.Fault) -> (Entry?, [Fault]) {
@@ -159,7 +163,7 @@ enum EvidenceFile {
                 faults.append(
                     Fault(
                         description: number > count
-                            ? "lines \(count &+ 1) to \(number &- 1) are missing before it"
+                            ? "\(Self.lines(count &+ 1, number &- 1)) missing before it"
                             : "line \(number) stands out of its order"))
             }
             let told = try record.text("hash")
