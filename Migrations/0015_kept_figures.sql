@@ -593,7 +593,8 @@ FROM repricer.untallied_changes u;
 COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
 
 -- The view names each month of statements a dozen times, and PostgreSQL would plan a search of each for whoever asks, also where
--- nothing is marked. A function is planned when it is first called.
+-- nothing is marked. A function is planned when it is first called. A condition on the batch reaches the marks through it, and one on
+-- the subscription does not.
 CREATE FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[])
     -- Citus takes a view for circular that depends on the rows of another one.
     RETURNS TABLE (original_transaction_id text, change_id uuid, transaction_id text, sku text, exception text,

@@ -1,7 +1,7 @@
 package import Postgres
 
-/// Who holds rows that the service needs. Claims and folds pass locked subscriptions over. So they wait for nobody, and
-/// the server names no blocker for them. It names the one of a change that is held, for as long as a claim waits for it.
+/// Who holds rows that the service needs. Claims and folds pass locked subscriptions over, and a claim waits for a held
+/// change for moments only. So the server names no blocker for them.
 package enum BlockerQueries {
     /// A session of another database user, with locks that writers of our tables hold.
     package struct Session: Sendable, Equatable {
@@ -20,40 +20,44 @@ package enum BlockerQueries {
     private static let sessionsMax = 5
 
     /// The session with the oldest transaction comes first, as far as this database user may see the ages.
+    ///
+    /// - Parameter holdingChanges: Whether claims have met changes that are held. Then whoever has written or locked any
+    ///   may be the one who holds them.
     package static func sessions(
-        on connection: isolated PostgresConnection
+        holdingChanges: Bool, on connection: isolated PostgresConnection
     ) throws -> [Session] {
         try connection.query(
             """
             -- name: blockingSessions
-            WITH waiting AS (
-                SELECT DISTINCT w.pid FROM pg_locks w JOIN pg_stat_activity s ON s.pid = w.pid
-                WHERE NOT w.granted AND s.datname = current_database()
-            ), holders AS (
-                SELECT DISTINCT b.pid FROM waiting w CROSS JOIN LATERAL unnest(pg_blocking_pids(w.pid)) AS b (pid)
-            )
-            SELECT a.pid, a.usename, coalesce(a.application_name, '') AS application, min(a.xact_start) AS since,
-                l.virtualtransaction AS transaction,
-                -- Each decision locks the head of the audit trail until its transaction ends. Whoever submits writes changes,
-                -- and locks none that are there already. A session that waits for another is not the one to be ended.
-                (bool_or(l.mode NOT IN ('RowShareLock', 'RowExclusiveLock') OR l.relation IN (
+            WITH listed AS (
+                SELECT a.pid, a.usename, coalesce(a.application_name, '') AS application, min(a.xact_start) AS since,
+                    l.virtualtransaction AS transaction,
+                    -- Each decision locks the head of the audit trail until its transaction ends.
+                    bool_or(l.mode NOT IN ('RowShareLock', 'RowExclusiveLock') OR l.relation IN (
                         'repricer.subscriptions'::regclass, 'repricer.bucket_turns'::regclass,
                         'repricer.store_calls'::regclass, 'repricer.service_controls'::regclass,
                         'repricer.audit_head'::regclass)
-                        OR l.mode = 'RowShareLock' AND l.relation = 'repricer.price_changes'::regclass)
-                    OR a.pid IN (SELECT h.pid FROM holders h))
-                    AND a.pid NOT IN (SELECT w.pid FROM waiting w) AS is_in_the_way
-            FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-            WHERE l.granted AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
-                    'ExclusiveLock', 'AccessExclusiveLock')
-                AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                AND l.relation IN ('repricer.subscriptions'::regclass, 'repricer.price_changes'::regclass,
-                    'repricer.batches'::regclass, 'repricer.bucket_turns'::regclass,
-                    'repricer.store_calls'::regclass, 'repricer.service_controls'::regclass,
-                    'repricer.audit_head'::regclass)
-                AND a.usename <> current_user
-            GROUP BY a.pid, a.usename, a.application_name, l.virtualtransaction
-            ORDER BY is_in_the_way DESC, since, a.pid LIMIT \(sessionsMax)
+                        OR \(holdingChanges) AND l.relation = 'repricer.price_changes'::regclass) AS is_in_the_way
+                FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+                WHERE l.granted AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock',
+                        'ExclusiveLock', 'AccessExclusiveLock')
+                    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                    AND l.relation IN ('repricer.subscriptions'::regclass, 'repricer.price_changes'::regclass,
+                        'repricer.batches'::regclass, 'repricer.bucket_turns'::regclass,
+                        'repricer.store_calls'::regclass, 'repricer.service_controls'::regclass,
+                        'repricer.audit_head'::regclass)
+                    AND a.usename <> current_user
+                GROUP BY a.pid, a.usename, a.application_name, l.virtualtransaction
+            ), waiting AS (
+                SELECT w.pid, w.is_in_the_way, pg_blocking_pids(w.pid) AS others FROM listed w
+            )
+            -- Whoever waits for another one of these is not to be ended, but that one.
+            SELECT s.pid, s.usename, s.application, s.since, s.transaction,
+                (s.is_in_the_way OR EXISTS (SELECT FROM waiting w WHERE w.is_in_the_way AND s.pid = ANY (w.others)))
+                    AND NOT EXISTS (
+                        SELECT FROM waiting w JOIN listed o ON o.pid = ANY (w.others) WHERE w.pid = s.pid) AS is_in_the_way
+            FROM listed s
+            ORDER BY is_in_the_way DESC, s.since, s.pid LIMIT \(sessionsMax)
             """
         ).map { row in
             try Session(

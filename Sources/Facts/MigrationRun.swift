@@ -270,7 +270,7 @@ struct MigrationRun: Sendable {
     ) async throws -> T {
         let clock = ContinuousClock()
         let end = clock.now + limits.patience
-        let limit = SchemaQueries.limitLockWait(milliseconds: limits.lockTimeout.milliseconds)
+        let limit = LockWaitQueries.limit(milliseconds: limits.lockTimeout.milliseconds)
         var attempt = 1
         while true {
             guard !isStoppable || !migrator.isStopped() else { throw stopped(what) }

@@ -78,10 +78,6 @@ enum SchemaQueries {
         LOCK TABLE repricer.schema_migrations IN SHARE ROW EXCLUSIVE MODE
         """
 
-    static func limitLockWait(milliseconds: Int64) -> SQL {
-        SQL(unsafe: "SET LOCAL lock_timeout = \(max(1, min(milliseconds, 86_400_000)))")
-    }
-
     static let createTable = """
         CREATE SCHEMA IF NOT EXISTS repricer;
         CREATE TABLE IF NOT EXISTS repricer.schema_migrations (

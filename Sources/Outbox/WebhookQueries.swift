@@ -197,7 +197,7 @@ package enum WebhookQueries {
     }
 
     /// Makes events due again, in their order, and returns how many: those that were delivered or abandoned, and those that
-    /// wait after a failed attempt. Their ids stay, so a receiver recognises those that it has.
+    /// wait after a failed attempt, be it of one before them. Their ids stay, so a receiver recognises those that it has.
     package static func replay(
         _ selection: Selection, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int {
@@ -209,7 +209,7 @@ package enum WebhookQueries {
                 settled_at = NULL, last_error = NULL
             FROM repricer.outbox o
             WHERE o.aggregateid = d.aggregateid AND o.position = d.position AND o.bucket = d.bucket
-                AND (d.state IN ('delivered', 'given_up') OR d.last_error IS NOT NULL)
+                AND (d.state IN ('delivered', 'given_up') OR d.next_attempt_at IS NOT NULL)
                 AND \(fragment: ServiceControlQueries.allowsThisProgram)
                 AND (d.state = 'given_up' OR NOT \(selection.abandonedOnly))
                 AND (\(timestamp: selection.since)::timestamptz IS NULL

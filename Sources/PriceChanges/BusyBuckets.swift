@@ -1,22 +1,38 @@
 import Synchronization
 
 /// Buckets in which another session holds a change that a claim needs, as a person's open transaction does. Claims pass
-/// them over for a while, so that one held row does not keep all others waiting.
+/// them over for a while, so that what is held keeps the other buckets waiting for moments at most.
 final class BusyBuckets: Sendable {
-    /// For how long a bucket is passed over. A claim waits for the row as long as `lock_timeout` allows (15 s in `serve`).
-    static let passedOverFor: Duration = .seconds(60)
+    /// For how long a bucket is passed over. Before that, a claim has waited for half a second (`Claimer`). It is less
+    /// than the time before its last instant at which a parked change goes once more.
+    static let passedOverFor: Duration = .seconds(15)
+    /// For how long a change counts as held after a claim has met it.
+    private static let heldFor: Duration = .seconds(60)
 
-    private let until = Mutex<[Int: ContinuousClock.Instant]>([:])
+    private struct State {
+        var until: [Int: ContinuousClock.Instant] = [:]
+        var met: ContinuousClock.Instant?
+    }
+
+    private let state = Mutex(State())
 
     func note(_ bucket: Int, now: ContinuousClock.Instant = .now) {
-        until.withLock { $0[bucket] = now + Self.passedOverFor }
+        state.withLock { state in
+            state.until[bucket] = now + Self.passedOverFor
+            state.met = now
+        }
     }
 
     func contains(_ bucket: Int, now: ContinuousClock.Instant = .now) -> Bool {
-        until.withLock { until in
-            guard let end = until[bucket] else { return false }
-            if end <= now { until[bucket] = nil }
+        state.withLock { state in
+            guard let end = state.until[bucket] else { return false }
+            if end <= now { state.until[bucket] = nil }
             return end > now
         }
+    }
+
+    /// Whether a claim has met a held change in the last minute.
+    var haveHeldChanges: Bool {
+        state.withLock { state in state.met.map { .now - $0 < Self.heldFor } ?? false }
     }
 }

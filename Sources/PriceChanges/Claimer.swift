@@ -8,6 +8,9 @@ import Synchronization
 /// Turns due changes into intents. It locks their subscriptions, judges the changes on the newest facts, and writes
 /// intent and claim in one transaction. Nothing has been called when it returns.
 struct Claimer: Sendable {
+    /// How long a claim waits for a change that another session holds.
+    private static let lockWait: Duration = .milliseconds(500)
+
     let engine: CallEngine
     private let rules = RuleCache()
 
@@ -150,7 +153,10 @@ struct Claimer: Sendable {
                 claim.calls, planned: stored.compactMapValues(\.facts.renewalAt),
                 again: claim.again, called: claim.called, remarks: claim.remarks,
                 now: now.milliseconds)
-            try connection.sendLater(statements)
+            // Another session may hold a change, and the other buckets are not to wait for it.
+            try connection.sendLater(
+                [LockWaitQueries.limit(milliseconds: Self.lockWait.milliseconds)] + statements
+            )
             return claim
         }
     }

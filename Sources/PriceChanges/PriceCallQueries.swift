@@ -256,14 +256,14 @@ package enum PriceCallQueries {
             ELSE interval '0' END
         """
 
-    /// When a parked change goes at the latest: shortly before its last instant, however long it would wait. Null where
-    /// that has passed, and for what is not parked.
+    /// When a parked change goes at the latest: half a minute before its last instant, however long it would wait. Null
+    /// where that has passed, and for what is not parked: it goes once more, and not again and again.
     private static func lastTry(_ clocks: Clocks) -> SQL {
         """
-        CASE WHEN \(fragment: isParked) AND c.send_by > \(timestamp: clocks.now)::timestamptz
-            THEN (\(timestamp: clocks.realNow)::timestamptz AT TIME ZONE 'UTC' + greatest(interval '5 seconds',
-                (c.send_by - \(timestamp: clocks.now)::timestamptz - interval '30 seconds')
-                    * \(clocks.realMicrosPerSecond)::float8 / 1000000)) AT TIME ZONE 'UTC' END
+        CASE WHEN \(fragment: isParked) AND c.send_by > \(timestamp: clocks.now)::timestamptz + interval '35 seconds'
+            THEN (\(timestamp: clocks.realNow)::timestamptz AT TIME ZONE 'UTC'
+                + (c.send_by - \(timestamp: clocks.now)::timestamptz - interval '30 seconds')
+                    * \(clocks.realMicrosPerSecond)::float8 / 1000000) AT TIME ZONE 'UTC' END
         """
     }
 

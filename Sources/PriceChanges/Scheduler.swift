@@ -69,7 +69,7 @@ package struct Scheduler: Service {
             "Rounds of the scheduler that failed and are tried again.")
         outage = Outage(log: engine.log, failure: "delivery failed; trying again")
         unclaimed = UnclaimedWatch(
-            pool: engine.pool, realClock: engine.realClock, log: engine.log,
+            busy: busy, pool: engine.pool, realClock: engine.realClock, log: engine.log,
             metrics: engine.metrics)
         dueWork = DueWork(engine: engine, kind: kind)
         claimSize = ClaimSize(

@@ -29,8 +29,13 @@ final class UnclaimedWatch: Sendable {
     private let realClock: any WallClock
     private let log: Log
     private let metrics: Metrics
+    private let busy: BusyBuckets
 
-    init(pool: DatabasePool, realClock: any WallClock, log: Log, metrics: Metrics) {
+    init(
+        busy: BusyBuckets = BusyBuckets(), pool: DatabasePool, realClock: any WallClock, log: Log,
+        metrics: Metrics
+    ) {
+        self.busy = busy
         self.pool = pool
         self.realClock = realClock
         self.log = log
@@ -68,7 +73,10 @@ final class UnclaimedWatch: Sendable {
     func check(now: ContinuousClock.Instant = .now) async throws {
         let waited = waited(now)
         metrics.set("repricer_changes_due_unclaimed_seconds", to: waited.seconds)
-        let sessions = try await pool.read { try BlockerQueries.sessions(on: $0) }
+        let holdsChanges = busy.haveHeldChanges
+        let sessions = try await pool.read {
+            try BlockerQueries.sessions(holdingChanges: holdsChanges, on: $0)
+        }
         if waited >= Self.toldAfter { return try await tellUnclaimed(sessions, waited, now) }
         state.withLock { $0.isTold = false }
         try await tellHolders(sessions, now)

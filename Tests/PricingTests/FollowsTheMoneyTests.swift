@@ -369,6 +369,7 @@ private typealias Story = LifecycleStory
         ("ACCEPTED", ["accepted -", "rejected still_scheduled"]),
         ("charged", ["effective charged_after_all", "invalidated another_price"]),
         ("charged before", ["invalidated undone", "effective -"]),
+        ("told after that", ["declined expired_for_price_increase", "effective -"]),
     ])
     func undone_thenToldOrCharged_goesOn(told: String, ends: [String]) {
         var undo = Story.change(from: 15990, to: 9990, sentAt: Story.at(4), id: "undo")
@@ -381,6 +382,19 @@ private typealias Story = LifecycleStory
         switch told {
         case "charged": events.append(renewed(31, 15990))
         case "charged before": events.append(renewed(31, 9990))
+        case "told after that":
+            events.append(renewed(31, 9990))
+            for day in [34, 40] as [Int64] {
+                events.append(
+                    Story.event(
+                        day, "PRICE_INCREASE", "PENDING", purchasedOn: 31,
+                        charged: [Story.charged()],
+                        renewing: [Story.renewing(price: 15990, status: "PENDING")]))
+            }
+            events.append(
+                Story.event(
+                    62, "EXPIRED", "PRICE_INCREASE", status: 2, purchasedOn: 31, renewing: [],
+                    autoRenew: 0, intent: 3))
         default:
             events.append(
                 Story.event(

@@ -8,6 +8,8 @@ package struct GuardJudge: Sendable {
     /// Answers that are counted after each refusal. Of a batch with more, the batch watch counts them a few seconds later:
     /// at Apple's rate these are a twentieth at most.
     private static let answersMax = 2000
+    /// How long a halt waits for a person who decides on the batch. The next judgement tries it again.
+    private static let lockWait: Duration = .milliseconds(500)
 
     private let pool: DatabasePool
     private let clock: any WallClock
@@ -120,10 +122,13 @@ package struct GuardJudge: Sendable {
         let now = clock.nowMilliseconds()
         let reason = "\(rail.text): \(counted)"
         let details = "{\"count\":\(found.count),\"of\":\(found.all),\"over\":\(rail.over)}"
-        let isNew = try await pool.withTransaction {
-            try GuardQueries.halt(
+        let isNew = try await pool.withTransaction { connection in
+            // Who decides on this batch, and does not commit, is not to keep the guards of others from being judged.
+            _ = try connection.execute(
+                LockWaitQueries.limit(milliseconds: Self.lockWait.milliseconds))
+            return try GuardQueries.halt(
                 batch.batchID, by: rail.figure.rawValue, reason: reason, details: details, at: now,
-                since: putBack?.since, code: putBack?.code, on: $0)
+                since: putBack?.since, code: putBack?.code, on: connection)
         }
         guard isNew else { return }
         log.error("batch halted", ["batch": batch.batchID, "name": batch.name, "guard": reason])

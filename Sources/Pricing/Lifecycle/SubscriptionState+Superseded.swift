@@ -73,8 +73,11 @@ extension TrackedChange {
             sentAt > earlierSentAt, callProgress.state.isWithApple || isAppliedAfterAll
         else { return nil }
         guard undoes != nil else { return sentAt }
-        guard progress.state != .rejected else { return nil }
-        return progress.scheduledAt.map { max($0, sentAt) }
+        guard let takenAt = progress.scheduledAt else { return nil }
+        // Nobody is told of what was taken back: the App Store goes on with the increase.
+        let told = [earlier.progress.consentAskedAt, earlier.progress.acceptedAt].compactMap(\.self)
+        guard told.allSatisfy({ $0 <= takenAt }) else { return nil }
+        return max(takenAt, sentAt)
     }
 
     fileprivate mutating func supersede(at end: Instant, because reason: String) {

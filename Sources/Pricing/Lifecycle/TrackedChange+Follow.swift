@@ -173,8 +173,7 @@ extension TrackedChange {
             // It was never seen applied, so nothing that leaves takes it along.
             return
         } else if reading.newTransaction != nil, !isUnderFormerName(reading),
-            // What the renewal still brings at our price has not left: the transaction is of an item that was added.
-            !isApplied(in: renewalItem(reading))
+            !isBesideAnAddedItem(reading)
         {
             if isReplaced(reading) || isReplacedSoFar {
                 move(to: .invalidated, reason: itemReplaced, reading, &lines)
@@ -182,6 +181,11 @@ extension TrackedChange {
                 dropped(reading, &lines)
             }
         }
+    }
+
+    /// Whether the transaction is of an item that the customer added, and the renewal still brings this one at our price.
+    private func isBesideAnAddedItem(_ reading: Reading) -> Bool {
+        reading.newTransaction?.reason == "PURCHASE" && isApplied(in: renewalItem(reading))
     }
 
     /// Whether the item still stands under its old name: a rename that waits for the next renewal leaves that name in

@@ -11,8 +11,7 @@ extension Invocation {
         _ body: @Sendable (PostgresConnection) async throws -> Result
     ) async throws -> Result {
         let connection = try await PostgresConnection.connect(
-            configuration.databaseConninfo, applicationName: name,
-            options: .init(lockTimeout: dependencies.lockWait))
+            configuration.databaseConninfo, applicationName: name)
         do {
             let result = try await waiting.watch { try await body(connection) }
             await connection.close()

@@ -70,8 +70,8 @@ extension CommandFailure {
         } else if state == .lockNotAvailable, said.contains("due to lock timeout") {
             self.init(
                 .conflict,
-                "\(said): another session holds what this needs, and nothing was done; `repricer status` names it "
-                    + "(BLOCKED); try again once it has ended")
+                "\(said): another session holds what this needs, and this step was not done; the oldest transaction in "
+                    + "pg_stat_activity is likely its own; try again once that has ended")
         } else if state == .programTooOld {
             self.init(.failed, said)
         } else if state == .insufficientPrivilege

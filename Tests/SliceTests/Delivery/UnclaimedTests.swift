@@ -64,7 +64,9 @@ import Testing
         for _ in 0..<3 { _ = try await scheduler.round() }
         var sessions: [BlockerQueries.Session] = []
         while sessions.count < 2 {
-            sessions = try await harness.service.read { try BlockerQueries.sessions(on: $0) }
+            sessions = try await harness.service.read {
+                try BlockerQueries.sessions(holdingChanges: true, on: $0)
+            }
         }
 
         #expect(harness.store.calls.map(\.transactionID) == ["2"])
