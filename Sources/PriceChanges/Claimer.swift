@@ -153,12 +153,17 @@ struct Claimer: Sendable {
                 claim.calls, planned: stored.compactMapValues(\.facts.renewalAt),
                 again: claim.again, called: claim.called, remarks: claim.remarks,
                 now: now.milliseconds)
-            // Another session may hold a change, and the other buckets are not to wait for it.
-            try connection.sendLater(
-                [LockWaitQueries.limit(milliseconds: Self.lockWait.milliseconds)] + statements
-            )
+            try write(statements, on: connection)
             return claim
         }
+    }
+
+    /// Another session may hold a change, and the other buckets are not to wait for it.
+    private func write(
+        _ statements: [DatabaseStatement], on connection: isolated DatabaseConnection
+    ) throws {
+        try connection.sendLater(
+            [LockWaitQueries.limit(milliseconds: Self.lockWait.milliseconds)] + statements)
     }
 
     /// One judges as of now, and one as of when a call may still be applied.
