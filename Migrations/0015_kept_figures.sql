@@ -596,7 +596,7 @@ COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment.
 -- nothing is marked. A function is planned when it is first called. A condition on the batch reaches the marks through it, and one on
 -- the subscription does not.
 CREATE FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[])
-    -- Citus takes a view for circular that depends on the rows of another one.
+    -- Citus refuses a view as circular that calls a function which returns the rows of another view.
     RETURNS TABLE (original_transaction_id text, change_id uuid, transaction_id text, sku text, exception text,
         occurred_at timestamptz, amount_milliunits bigint, expected_milliunits bigint, refunded_milliunits bigint, currency text,
         storefront text, bucket smallint)

@@ -120,7 +120,7 @@ final class RecentAnswers: Sendable {
         var subjects: Set<String> = []
         /// The subscriptions that were refused with any code.
         var refused: Set<String> = []
-        /// The subscriptions that were refused with this code, by batch: of each no more than are needed to halt it.
+        /// These by batch: of each no more than show that the batch fares so.
         var batches: [String: Set<String>] = [:]
         /// The subscriptions that had their second chance. They are not among the others.
         var refusedAgain: Set<String> = []

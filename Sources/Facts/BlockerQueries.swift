@@ -51,7 +51,7 @@ package enum BlockerQueries {
             ), waiting AS (
                 SELECT w.pid, w.is_in_the_way, pg_blocking_pids(w.pid) AS others FROM listed w
             )
-            -- Whoever waits for another one of these is not to be ended, but that one.
+            -- A session that waits for another one of these is not the one to end.
             SELECT s.pid, s.usename, s.application, s.since, s.transaction,
                 (s.is_in_the_way OR EXISTS (SELECT FROM waiting w WHERE w.is_in_the_way AND s.pid = ANY (w.others)))
                     AND NOT EXISTS (

@@ -70,8 +70,9 @@ extension CommandFailure {
         } else if state == .lockNotAvailable, said.contains("due to lock timeout") {
             self.init(
                 .conflict,
-                "\(said): another session holds what this needs, and this step was not done; the oldest transaction in "
-                    + "pg_stat_activity is likely its own; try again once that has ended")
+                "\(said): another session holds what this needs, and this step was not done; it is likely the one "
+                    + "with the oldest transaction in pg_stat_activity; try again once that has ended"
+            )
         } else if state == .programTooOld {
             self.init(.failed, said)
         } else if state == .insufficientPrivilege

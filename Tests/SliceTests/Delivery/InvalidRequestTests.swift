@@ -2,8 +2,6 @@ import AppStore
 import Calls
 import Dependents
 import HTTP
-import JOSE
-import SandboxStore
 import ServiceKit
 import Synchronization
 import TestSupport
@@ -30,20 +28,6 @@ import Testing
         }
     }
 
-    private func calls(_ wire: Wire, _ harness: Harness) throws -> LiveStoreCalls {
-        let authority = try CertificateAuthority(
-            validFrom: 1_577_836_800_000, validUntil: 2_208_988_800_000)
-        return LiveStoreCalls(
-            client: AppStoreClient(
-                http: wire,
-                token: BearerToken(
-                    key: try .generate(), keyID: "KEY", issuerID: "ISSUER",
-                    bundleID: "com.example.app", clock: harness.clock),
-                clock: harness.clock,
-                verifier: try JWSVerifier(roots: authority.trustedRoots()),
-                bundleID: "com.example.app", environment: .production))
-    }
-
     @Test func priceChange_whoseStorefrontIsNone_isRejectedAndNamesIt() async throws {
         let harness = try await Harness.make()
         let wire = Wire()
@@ -53,7 +37,7 @@ import Testing
             Harness.row("1"), Harness.row("1", "B", line: 3),
         ])
 
-        try await harness.deliver(try harness.scheduler(calls: calls(wire, harness)))
+        try await harness.deliver(try harness.scheduler(calls: harness.liveCalls(wire)))
 
         let said =
             "rejected invalid_request: not sent: the storefront 'usa' is not three capital letters "
@@ -84,7 +68,8 @@ import Testing
         var limits = CallEngine.Limits()
         limits.leavesWithin = .seconds(60)
         let canceller = Canceller(
-            harness.engine(limits), store: store, cancels: try calls(wire, harness), wait: { _ in })
+            harness.engine(limits), store: store, cancels: try harness.liveCalls(wire),
+            wait: { _ in })
 
         try await harness.run(canceller, rounds: 3)
 

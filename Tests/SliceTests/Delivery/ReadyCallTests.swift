@@ -1,9 +1,6 @@
 import AppStore
 import Calls
 import HTTP
-import JOSE
-import PriceChanges
-import SandboxStore
 import ServiceKit
 import Synchronization
 import TestSupport
@@ -42,19 +39,8 @@ import Testing
         for id in ["1", "2", "3"] { try await harness.subscribe(id) }
         try await harness.submitAndApprove(
             ["1", "2", "3"].enumerated().map { Harness.row($1, line: $0 + 2) })
-        let authority = try CertificateAuthority(
-            validFrom: 1_577_836_800_000, validUntil: 2_208_988_800_000)
-        let store = LiveStoreCalls(
-            client: AppStoreClient(
-                http: wire,
-                token: BearerToken(
-                    key: try .generate(), keyID: "KEY", issuerID: "ISSUER",
-                    bundleID: "com.example.app", clock: harness.clock),
-                clock: harness.clock,
-                verifier: try JWSVerifier(roots: authority.trustedRoots()),
-                bundleID: "com.example.app", environment: .production))
         let scheduler = harness.scheduler(
-            calls: store, perSecond: 4,
+            calls: try harness.liveCalls(wire), perSecond: 4,
             wait: { _ in wire.waitedReady.withLock { $0.append(Wire.isReady) } })
 
         while wire.sentReady.withLock({ $0.count }) < 3 { _ = try await scheduler.round() }
