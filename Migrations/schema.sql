@@ -8973,7 +8973,8 @@ BEGIN
                 WHERE c.batch_id = v_batch.batch_id AND c.change_id = (v_halt ->> 'probe')::uuid
                     AND c.original_transaction_id = v_halt ->> 'subscription';
             subscription := v_probe.original_transaction_id;
-            answer := v_probe.reason;
+            -- A probe that waits for no further attempt never left, and its reason is of an attempt before.
+            answer := CASE WHEN v_probe.state <> 'queued' OR v_probe.next_attempt_at IS NOT NULL THEN v_probe.reason END;
             IF v_probe.stage IN ('scheduled', 'pending_consent', 'accepted', 'effective') THEN
                 has_recovered := true;
                 UPDATE batches b SET halted_storefronts = b.halted_storefronts - storefront WHERE b.batch_id = v_batch.batch_id;

@@ -151,7 +151,7 @@ import Testing
         let met = Set(harness.store.calls.map(\.transactionID))
         harness.store.setAnswers(Set(ids).subtracting(met), .unavailable)
         var odd: Set<String> = []
-        for _ in 0..<5 where odd.isEmpty {
+        for _ in 0..<12 where odd.isEmpty {
             odd = Set(try await Self.ask(1, harness, scheduler))
         }
         harness.store.setAnswers(Set(ids).subtracting(odd), nil)
@@ -176,6 +176,40 @@ import Testing
         #expect(try await harness.stateCounts() == ["scheduled": 30])
         #expect(harness.store.applied.count == 30)
         await harness.close()
+    }
+
+    /// What kept a row waiting before it was asked to probe says nothing of the storefront.
+    @Test func storefrontProbe_thatNeverLeaves_isNoAnswer() async throws {
+        let harness = try await Harness.make()
+        let ids = (1...30).map(String.init)
+        for id in ids { try await harness.subscribe(id, storefront: "CAN") }
+        harness.store.setUnpriced(["CAN"])
+        try await harness.submitAndApprove(ids.enumerated().map { Harness.row($1, line: $0 + 2) })
+        try await harness.deliver(harness.scheduler())
+        harness.realClock.advance(by: .seconds(61))
+        try await harness.watch().round()
+        func halted(_ key: String) async throws -> [String] {
+            try await harness.texts(
+                """
+                SELECT halted_storefronts -> 'CAN' ->> '\(key)' AS text FROM repricer.batches
+                WHERE halted_storefronts -> 'CAN' ? '\(key)'
+                """)
+        }
+        let probe = try await halted("subscription")
+        try await harness.write(
+            "UPDATE repricer.price_changes SET reason = 'halted' WHERE original_transaction_id = \(probe.first ?? "")::text"
+        )
+
+        harness.realClock.advance(by: .seconds(61))
+        try await harness.watch().round()
+        let after = try await (halted("subscription"), halted("answer"))
+        try await harness.watch().round()
+        let next = try await halted("subscription")
+
+        #expect(probe.count == 1)
+        #expect(after.0.isEmpty && after.1.isEmpty)
+        #expect(next.count == 1 && next != probe)
+        await harness.close(isTamperedWith: true)
     }
 
     // MARK: A silence that is asked for
