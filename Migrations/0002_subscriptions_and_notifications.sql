@@ -440,9 +440,13 @@ CREATE TABLE repricer.inbox (
     received_at timestamptz NOT NULL,
     signed_at timestamptz,
     error text,
+    is_reread boolean NOT NULL DEFAULT false,
     CONSTRAINT inbox_pkey PRIMARY KEY (original_transaction_id, notification_uuid, bucket),
     CONSTRAINT inbox_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
+COMMENT ON COLUMN repricer.inbox.is_reread IS
+    'Whether it was folded before, and its fold replaces the statement that was read of it then. Until then that one '
+    'stays, so that no fold misses a part of the story.';
 -- The queue of a bucket. The condition that something was received after -infinity is always true, and only who asks
 -- for a queue repeats it. The statistics of a table that is empty most of the time would otherwise make the planner
 -- read the queue of a whole bucket for each subscription.

@@ -576,6 +576,8 @@ CREATE TABLE repricer.dependent_cancellations (
     detail text,
     next_check_at timestamptz,
     checks integer NOT NULL DEFAULT 0,
+    -- The code by which its call had ended before a halt put it back. Refused with it again, it stays a discrepancy.
+    put_back_for text,
     recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT dependent_cancellations_pkey
         PRIMARY KEY (original_transaction_id, change_id, dependent_sku, bucket),
@@ -592,9 +594,9 @@ CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations (b
     WHERE state = 'requested' AND requested_at > '-infinity';
 CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations (target_transaction_id)
     WHERE state = 'requested' AND is_cross_subscription;
--- What holds a call back is asked of all its parents, which are in other buckets.
+-- What holds a call back, or ends it, is asked of all its parents, which are in other buckets.
 CREATE INDEX dependent_cancellations_sent ON repricer.dependent_cancellations (cancel_reference_id)
-    WHERE state = 'cancel_sent';
+    WHERE state IN ('cancel_sent', 'discrepancy') AND settled_at IS NULL AND cancel_reference_id IS NOT NULL;
 COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS
     'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is '
     'called.';

@@ -189,6 +189,8 @@ CREATE TABLE repricer.extension_requests (
     settled_by text,
     code text,
     detail text,
+    -- The code by which it had ended before a halt put it back. Refused with it again, it stays refused.
+    put_back_for text,
     CONSTRAINT extension_requests_pkey PRIMARY KEY (original_transaction_id, extension_id, bucket),
     CONSTRAINT extension_requests_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
     CONSTRAINT extension_requests_original_transaction_id_fkey FOREIGN KEY (original_transaction_id, bucket)

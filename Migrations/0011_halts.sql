@@ -125,6 +125,8 @@ END
 $$;
 
 -- Bucket by bucket, as put_back_changes does. Under the lock it is asked again whether what was found is still refused.
+-- What is refused again with the code for which it was put back stays refused: a few that are refused rightly would
+-- otherwise halt their kind again and again.
 CREATE FUNCTION repricer.put_back_extensions(p_halt repricer.put_backs, p_now timestamptz, p_limit integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -140,6 +142,7 @@ BEGIN
             SELECT DISTINCT ON (e.bucket, e.original_transaction_id) e.bucket, e.extension_id
             FROM extension_requests e
             WHERE e.state = 'refused' AND e.settled_by = 'answer'
+                AND e.put_back_for IS DISTINCT FROM coalesce(e.code, e.detail)
                 AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
                 AND e.settled_at >= p_halt.ended_from - interval '1 minute'
                 AND NOT EXISTS (SELECT FROM extension_requests o
@@ -153,12 +156,14 @@ BEGIN
             FROM extension_requests e
             JOIN subscriptions s ON s.original_transaction_id = e.original_transaction_id AND s.bucket = v_bucket
             WHERE e.extension_id = ANY (v_found) AND e.bucket = v_bucket AND e.state = 'refused'
-                AND e.settled_by = 'answer' AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND e.settled_by = 'answer' AND e.put_back_for IS DISTINCT FROM coalesce(e.code, e.detail)
+                AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
                 AND e.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY e.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, e SKIP LOCKED
         ) held;
         CONTINUE WHEN v_ids IS NULL;
         UPDATE extension_requests e SET state = 'queued', call_id = NULL, code = NULL, settled_at = NULL,
+            put_back_for = coalesce(e.code, e.detail),
             settled_by = NULL, detail = 'put back, others were refused alike: ' || coalesce(e.code, e.detail),
             effective_at = NULL, called_at = CASE WHEN e.is_doubtful THEN e.called_at END,
             renewal_before = CASE WHEN e.is_doubtful THEN e.renewal_before END, next_attempt_at = p_now
@@ -177,8 +182,8 @@ BEGIN
 END
 $$;
 
--- Puts back the cancellations whose call alone was refused, bucket by bucket: a status that stays unreadable says
--- something of its subscription.
+-- Puts back the cancellations whose call alone was refused, each once for a code, bucket by bucket: a status that stays
+-- unreadable says something of its subscription.
 CREATE FUNCTION repricer.put_back_cancellations(p_halt repricer.put_backs, p_now timestamptz, p_limit integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -195,6 +200,7 @@ BEGIN
     FOR v_bucket, v_found IN
         SELECT d.bucket, array_agg(DISTINCT d.original_transaction_id) FROM dependent_cancellations d
         WHERE d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
+            AND d.put_back_for IS DISTINCT FROM substr(d.detail, length(c_refused) + 1)
             AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
             AND d.settled_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY d.bucket ORDER BY d.bucket
@@ -206,6 +212,7 @@ BEGIN
             JOIN subscriptions s ON s.original_transaction_id = d.original_transaction_id AND s.bucket = v_bucket
             WHERE d.original_transaction_id = ANY (v_found) AND d.bucket = v_bucket
                 AND d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
+                AND d.put_back_for IS DISTINCT FROM substr(d.detail, length(c_refused) + 1)
                 AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
                 AND d.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY d.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, d SKIP LOCKED
@@ -219,6 +226,7 @@ BEGIN
             ON CONFLICT DO NOTHING;
         UPDATE dependent_cancellations d SET recorded_at = v_at, state = 'requested', settled_at = NULL,
             settled_by_evidence = NULL, cancel_reference_id = NULL, next_check_at = p_now,
+            put_back_for = substr(d.detail, length(c_refused) + 1),
             detail = substr(d.detail, length(c_refused) + 1) || ' (put back: others were refused alike)', checks = 0
         FROM unnest(v_ids, v_changes, v_skus) AS met (id, change_id, sku)
         WHERE d.original_transaction_id = met.id AND d.bucket = v_bucket
@@ -586,8 +594,10 @@ BEGIN
                 WHERE c.batch_id = v_batch.batch_id AND c.change_id = (v_halt ->> 'probe')::uuid
                     AND c.original_transaction_id = v_halt ->> 'subscription';
             subscription := v_probe.original_transaction_id;
-            -- A probe that waits for no further attempt never left, and its reason is of an attempt before.
-            answer := CASE WHEN v_probe.state <> 'queued' OR v_probe.next_attempt_at IS NOT NULL THEN v_probe.reason END;
+            -- A probe that waits for no further attempt never left, and its reason is of an attempt before. A reason without
+            -- a code is none of the App Store's.
+            answer := CASE WHEN (v_probe.state <> 'queued' OR v_probe.next_attempt_at IS NOT NULL)
+                AND v_probe.reason ~ '^[0-9]{3,} ' THEN v_probe.reason END;
             IF v_probe.stage IN ('scheduled', 'pending_consent', 'accepted', 'effective') THEN
                 has_recovered := true;
                 UPDATE batches b SET halted_storefronts = b.halted_storefronts - storefront WHERE b.batch_id = v_batch.batch_id;
@@ -824,7 +834,9 @@ DECLARE
     v_halt jsonb;
     v_is_halted boolean;
 BEGIN
-    SELECT halted_kinds -> p_kind, halted_at IS NOT NULL INTO v_halt, v_is_halted FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
+    -- What price changes are refused for halts them alone, a refused key all kinds.
+    SELECT halted_kinds -> p_kind, halted_at IS NOT NULL AND (p_kind = 'price_change' OR starts_with(halted_reason, '401'))
+        INTO v_halt, v_is_halted FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;

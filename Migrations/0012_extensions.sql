@@ -242,6 +242,11 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %: it can''t be taken back', p_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    -- It goes again under its identifier, which the App Store answers once.
+    IF v_mass.state = 'queued' AND v_mass.doubtful_since IS NOT NULL THEN
+        RAISE EXCEPTION 'mass extension % may have been called by the database that is lost: it can''t be taken back',
+            p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
     UPDATE mass_extensions SET state = 'rejected', rejected_by = v_by, rejected_at = p_at,
             decision_reason = p_reason
         WHERE extension_id = p_extension_id;

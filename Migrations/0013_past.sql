@@ -116,7 +116,7 @@ SELECT * FROM repricer.dependent_cancellations WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, change_id, dependent_sku, parent_sku, batch_id, cause, is_cross_subscription,
     target_transaction_id, target_period, cancel_reference_id, state, price_milliunits, currency, requested_at, requested_by_evidence,
-    settled_at, settled_by_evidence, detail, next_check_at, checks, recorded_at
+    settled_at, settled_by_evidence, detail, next_check_at, checks, put_back_for, recorded_at
 FROM repricer.dependent_cancellation_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 

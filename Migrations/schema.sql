@@ -2095,6 +2095,7 @@ CREATE TABLE repricer.dependent_cancellations (
     detail text,
     next_check_at timestamp with time zone,
     checks integer DEFAULT 0 NOT NULL,
+    put_back_for text,
     recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT dependent_cancellations_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT dependent_cancellations_proof CHECK (((state <> 'confirmed'::text) OR (settled_by_evidence IS NOT NULL))),
@@ -3697,8 +3698,11 @@ CREATE TABLE repricer.inbox (
     received_at timestamp with time zone NOT NULL,
     signed_at timestamp with time zone,
     error text,
+    is_reread boolean DEFAULT false NOT NULL,
     CONSTRAINT inbox_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
+
+COMMENT ON COLUMN repricer.inbox.is_reread IS 'Whether it was folded before, and its fold replaces the statement that was read of it then. Until then that one stays, so that no fold misses a part of the story.';
 
 CREATE TABLE repricer.notifications (
     notification_uuid text NOT NULL,
@@ -6115,7 +6119,7 @@ SELECT * FROM repricer.dependent_cancellations WHERE recorded_at <= p_at
 UNION ALL
 SELECT original_transaction_id, bucket, change_id, dependent_sku, parent_sku, batch_id, cause, is_cross_subscription,
     target_transaction_id, target_period, cancel_reference_id, state, price_milliunits, currency, requested_at, requested_by_evidence,
-    settled_at, settled_by_evidence, detail, next_check_at, checks, recorded_at
+    settled_at, settled_by_evidence, detail, next_check_at, checks, put_back_for, recorded_at
 FROM repricer.dependent_cancellation_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 
@@ -8973,8 +8977,10 @@ BEGIN
                 WHERE c.batch_id = v_batch.batch_id AND c.change_id = (v_halt ->> 'probe')::uuid
                     AND c.original_transaction_id = v_halt ->> 'subscription';
             subscription := v_probe.original_transaction_id;
-            -- A probe that waits for no further attempt never left, and its reason is of an attempt before.
-            answer := CASE WHEN v_probe.state <> 'queued' OR v_probe.next_attempt_at IS NOT NULL THEN v_probe.reason END;
+            -- A probe that waits for no further attempt never left, and its reason is of an attempt before. A reason without
+            -- a code is none of the App Store's.
+            answer := CASE WHEN (v_probe.state <> 'queued' OR v_probe.next_attempt_at IS NOT NULL)
+                AND v_probe.reason ~ '^[0-9]{3,} ' THEN v_probe.reason END;
             IF v_probe.stage IN ('scheduled', 'pending_consent', 'accepted', 'effective') THEN
                 has_recovered := true;
                 UPDATE batches b SET halted_storefronts = b.halted_storefronts - storefront WHERE b.batch_id = v_batch.batch_id;
@@ -9054,6 +9060,7 @@ BEGIN
     FOR v_bucket, v_found IN
         SELECT d.bucket, array_agg(DISTINCT d.original_transaction_id) FROM dependent_cancellations d
         WHERE d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
+            AND d.put_back_for IS DISTINCT FROM substr(d.detail, length(c_refused) + 1)
             AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
             AND d.settled_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY d.bucket ORDER BY d.bucket
@@ -9065,6 +9072,7 @@ BEGIN
             JOIN subscriptions s ON s.original_transaction_id = d.original_transaction_id AND s.bucket = v_bucket
             WHERE d.original_transaction_id = ANY (v_found) AND d.bucket = v_bucket
                 AND d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
+                AND d.put_back_for IS DISTINCT FROM substr(d.detail, length(c_refused) + 1)
                 AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
                 AND d.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY d.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, d SKIP LOCKED
@@ -9078,6 +9086,7 @@ BEGIN
             ON CONFLICT DO NOTHING;
         UPDATE dependent_cancellations d SET recorded_at = v_at, state = 'requested', settled_at = NULL,
             settled_by_evidence = NULL, cancel_reference_id = NULL, next_check_at = p_now,
+            put_back_for = substr(d.detail, length(c_refused) + 1),
             detail = substr(d.detail, length(c_refused) + 1) || ' (put back: others were refused alike)', checks = 0
         FROM unnest(v_ids, v_changes, v_skus) AS met (id, change_id, sku)
         WHERE d.original_transaction_id = met.id AND d.bucket = v_bucket
@@ -9214,6 +9223,7 @@ BEGIN
             SELECT DISTINCT ON (e.bucket, e.original_transaction_id) e.bucket, e.extension_id
             FROM extension_requests e
             WHERE e.state = 'refused' AND e.settled_by = 'answer'
+                AND e.put_back_for IS DISTINCT FROM coalesce(e.code, e.detail)
                 AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
                 AND e.settled_at >= p_halt.ended_from - interval '1 minute'
                 AND NOT EXISTS (SELECT FROM extension_requests o
@@ -9227,12 +9237,14 @@ BEGIN
             FROM extension_requests e
             JOIN subscriptions s ON s.original_transaction_id = e.original_transaction_id AND s.bucket = v_bucket
             WHERE e.extension_id = ANY (v_found) AND e.bucket = v_bucket AND e.state = 'refused'
-                AND e.settled_by = 'answer' AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND e.settled_by = 'answer' AND e.put_back_for IS DISTINCT FROM coalesce(e.code, e.detail)
+                AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
                 AND e.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY e.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, e SKIP LOCKED
         ) held;
         CONTINUE WHEN v_ids IS NULL;
         UPDATE extension_requests e SET state = 'queued', call_id = NULL, code = NULL, settled_at = NULL,
+            put_back_for = coalesce(e.code, e.detail),
             settled_by = NULL, detail = 'put back, others were refused alike: ' || coalesce(e.code, e.detail),
             effective_at = NULL, called_at = CASE WHEN e.is_doubtful THEN e.called_at END,
             renewal_before = CASE WHEN e.is_doubtful THEN e.renewal_before END, next_attempt_at = p_now
@@ -9433,7 +9445,9 @@ DECLARE
     v_halt jsonb;
     v_is_halted boolean;
 BEGIN
-    SELECT halted_kinds -> p_kind, halted_at IS NOT NULL INTO v_halt, v_is_halted FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
+    -- What price changes are refused for halts them alone, a refused key all kinds.
+    SELECT halted_kinds -> p_kind, halted_at IS NOT NULL AND (p_kind = 'price_change' OR starts_with(halted_reason, '401'))
+        INTO v_halt, v_is_halted FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
@@ -9506,6 +9520,11 @@ BEGIN
     IF v_mass.state NOT IN ('awaiting_approval', 'queued') OR v_mass.called_at IS NOT NULL THEN
         RAISE EXCEPTION 'mass extension % is %: it can''t be taken back', p_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- It goes again under its identifier, which the App Store answers once.
+    IF v_mass.state = 'queued' AND v_mass.doubtful_since IS NOT NULL THEN
+        RAISE EXCEPTION 'mass extension % may have been called by the database that is lost: it can''t be taken back',
+            p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     UPDATE mass_extensions SET state = 'rejected', rejected_by = v_by, rejected_at = p_at,
             decision_reason = p_reason
@@ -10961,6 +10980,7 @@ CREATE TABLE repricer.extension_requests (
     settled_by text,
     code text,
     detail text,
+    put_back_for text,
     CONSTRAINT extension_requests_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
     CONSTRAINT extension_requests_days CHECK (((extend_by_days >= 1) AND (extend_by_days <= 90))),
     CONSTRAINT extension_requests_reason CHECK (((reason_code >= 0) AND (reason_code <= 3))),
@@ -11729,6 +11749,7 @@ CREATE TABLE repricer.dependent_cancellation_versions (
     detail text,
     next_check_at timestamp with time zone,
     checks integer NOT NULL,
+    put_back_for text,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
     CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
@@ -11759,6 +11780,7 @@ CREATE TABLE repricer.dependent_cancellation_versions_2026_11 (
     detail text,
     next_check_at timestamp with time zone,
     checks integer NOT NULL,
+    put_back_for text,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
     CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
@@ -11786,6 +11808,7 @@ CREATE TABLE repricer.dependent_cancellation_versions_2026_12 (
     detail text,
     next_check_at timestamp with time zone,
     checks integer NOT NULL,
+    put_back_for text,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
     CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
@@ -11813,6 +11836,7 @@ CREATE TABLE repricer.dependent_cancellation_versions_2027_01 (
     detail text,
     next_check_at timestamp with time zone,
     checks integer NOT NULL,
+    put_back_for text,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
     CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
@@ -11840,6 +11864,7 @@ CREATE TABLE repricer.dependent_cancellation_versions_2027_02 (
     detail text,
     next_check_at timestamp with time zone,
     checks integer NOT NULL,
+    put_back_for text,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
     CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
@@ -11867,6 +11892,7 @@ CREATE TABLE repricer.dependent_cancellation_versions_default (
     detail text,
     next_check_at timestamp with time zone,
     checks integer NOT NULL,
+    put_back_for text,
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
     CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
@@ -13181,7 +13207,7 @@ CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations
 
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations USING btree (bucket, requested_at) WHERE ((state = 'requested'::text) AND (requested_at > '-infinity'::timestamp with time zone));
 
-CREATE INDEX dependent_cancellations_sent ON repricer.dependent_cancellations USING btree (cancel_reference_id) WHERE (state = 'cancel_sent'::text);
+CREATE INDEX dependent_cancellations_sent ON repricer.dependent_cancellations USING btree (cancel_reference_id) WHERE ((state = ANY (ARRAY['cancel_sent'::text, 'discrepancy'::text])) AND (settled_at IS NULL) AND (cancel_reference_id IS NOT NULL));
 
 CREATE INDEX dependent_claims_by ON repricer.dependent_claims USING btree (claimed_by, change_id);
 

@@ -4,14 +4,15 @@ package import Postgres
 
 /// What the calls of Cancel a Subscription do to the dependents for which they are made.
 package enum CancelQueries {
-    /// The state of the call `r` for the engine. The call is over when no dependent asks for it any more, and held
-    /// back while a batch of its parents is paused.
+    /// The state of the call `r` for the engine. The call is over, and never sent again, when no dependent asks for it
+    /// any more, or when one of them does not: it would end what the customer has bought again. It is held back while
+    /// a batch of its parents is paused.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .cancel, endpoint: endpoint, now: now, cancels: true,
             state: { _ in
                 """
-                SELECT count(*) = 0 AS is_over, bool_or(c.is_paused) AS is_held
+                SELECT coalesce(bool_or(c.is_over), true) AS is_over, bool_or(c.is_held) AS is_held
                 FROM cancelled c WHERE c.call_id = r.call_id
                 """
             },

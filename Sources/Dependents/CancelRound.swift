@@ -68,14 +68,14 @@ struct CancelRound: Sendable {
     }
 
     /// The present name of an item that no longer renews under its old one. Once a renewal has followed a rename, no
-    /// fact shows it any more, so the statements of its subscription are folded again.
+    /// item shows it any more, so the statements of its subscription are folded again.
     private static func nameToday(
         of sku: String, in facts: SubscriptionFacts, on connection: isolated DatabaseConnection
     ) throws -> String? {
         guard facts.whyOver == nil, !facts.renewingSKUs.contains(sku) else { return nil }
         let id = facts.originalTransactionID
         let told = try EventQueries.all([id], on: connection)[id] ?? []
-        return Lifecycle.nameToday(of: sku, after: told)
+        return Lifecycle.nameToday(of: sku, after: told, known: facts.renames)
     }
 
     private func refuse(
@@ -96,17 +96,19 @@ struct CancelRound: Sendable {
     /// Whether the cancellation may leave now. Where it may not it is put off, and its status, which others wait for, is
     /// not read for nothing.
     func mayLeave(_ open: DependentQueries.Open, on target: String) async throws -> Bool {
-        let (isPaused, isInFlight) = try await engine.pool.read {
+        let ids = [open.originalTransactionID, target]
+        let (isHeld, mustWait) = try await engine.pool.read {
             (
-                try DependentQueries.isPaused(open, on: $0),
+                try DependentQueries.areHeld([open], on: $0),
                 try DependentQueries.hasCallInFlight(target, on: $0)
+                    || DependentQueries.areUnread(ids, on: $0)
             )
         }
         let silence = try await kind.permitSource.silenceLeft()
-        guard isPaused || isInFlight || silence != nil else { return true }
+        guard isHeld || mustWait || silence != nil else { return true }
         try await putOff(
             open,
-            for: isPaused || silence != nil
+            for: isHeld || silence != nil
                 ? max(putOffFor, silence ?? .zero) : kind.notYetWait)
         return false
     }
@@ -118,25 +120,70 @@ struct CancelRound: Sendable {
         try await engine.pool.write(later)
     }
 
-    /// Reads the status of the subscription that carries the dependent, and cancels that subscription where it may.
+    /// Reads the status of the subscription that carries the dependent, and of those of the parents that it falls with,
+    /// and cancels that subscription where it may. The permit for the first is taken.
     func cancel(
         _ open: DependentQueries.Open, on target: String,
         _ controls: ServiceControlQueries.Everything,
         _ out: CallsOut
     ) async throws {
-        let answer = await kind.store.checkStatus(transactionID: target)
-        try await engine.heed(answer, of: target, for: .cancel, kind.checkPermitSource, controls)
-        // Nothing is cancelled without the newest status. The dependent is checked again.
-        if let why = answer.whyUnreadable(target) {
-            guard isBelieved(open, of: target) else { return noteNoAnswer(open, why) }
-            return try await abandon(open, .unreadable(why))
+        guard var told = try await status(of: target, for: open, controls) else { return }
+        let falling = try await engine.pool.read {
+            try DependentQueries.falling(on: target, on: $0)
         }
-        guard case .answered(let words, _) = answer else { return noteNoAnswer(open) }
-        try Task.checkCancellation()
-        guard let claim = try await claim(open, on: target, told: words.statements) else { return }
+        let parents = Set(falling.map(\.originalTransactionID)).union([open.originalTransactionID])
+        guard try await mayAsk(parents.count) else {
+            return try await putOff(open, for: kind.notYetWait)
+        }
+        for parent in parents.sorted() {
+            guard let more = try await status(of: parent, for: open, controls) else { return }
+            told += more
+        }
+        guard let claim = try await claim(open, on: target, among: parents, told: told) else {
+            return
+        }
         engine.launch(
             [claim.call], of: kind, permits: claim.permits, started: claim.asked,
             probe: Probe(controls, kind.kind), out: out)
+    }
+
+    /// What the status of a subscription says; nil where there is no answer. Nothing is cancelled without the newest
+    /// statuses. The dependent is checked again.
+    private func status(
+        of id: String, for open: DependentQueries.Open,
+        _ controls: ServiceControlQueries.Everything
+    ) async throws -> [SubscriptionEvent]? {
+        let answer = await kind.store.checkStatus(transactionID: id)
+        try await engine.heed(answer, of: id, for: .cancel, kind.checkPermitSource, controls)
+        if let why = answer.whyUnreadable(id) {
+            if isBelieved(open, of: id) {
+                try await abandon(open, .unreadable(why))
+            } else {
+                noteNoAnswer(open, why)
+            }
+            return nil
+        }
+        guard case .answered(let words, _) = answer else {
+            noteNoAnswer(open)
+            return nil
+        }
+        try Task.checkCancellation()
+        return words.statements
+    }
+
+    /// Takes permits for as many statuses. A silence is not waited out, because open calls wait for this round's end.
+    private func mayAsk(_ count: Int) async throws -> Bool {
+        let source = kind.checkPermitSource
+        let permits = try await source.lease(count)
+        guard permits.granted >= count else {
+            try await engine.pool.write(source.returnUnused(permits, used: 0))
+            return false
+        }
+        for _ in 0..<count {
+            let end = ContinuousClock.now + engine.limits.checksWithin
+            guard try await source.take(from: permits, before: end) else { return false }
+        }
+        return true
     }
 
     /// How many checks a definite answer may refuse before a person is asked. What was refused for minutes will be
@@ -183,15 +230,13 @@ struct CancelRound: Sendable {
     }
 
     /// Judges under the locks of all subscriptions concerned, and writes the intent. Returns nil where no call may be
-    /// made.
+    /// made. Only dependents of these `parents`, whose statuses were read, fall with the call.
     private func claim(
-        _ open: DependentQueries.Open, on target: String, told events: [SubscriptionEvent]
+        _ open: DependentQueries.Open, on target: String, among parents: Set<String>,
+        told events: [SubscriptionEvent]
     ) async throws -> Claim? {
         let now = engine.clock.nowMilliseconds()
         let realNow = engine.realClock.nowMilliseconds()
-        // Dependents of other parents may fall with the same subscription, so their locks are needed too.
-        let others = try await engine.pool.read { try DependentQueries.falling(on: target, on: $0) }
-        let parents = Set(others.map(\.originalTransactionID)).union([open.originalTransactionID])
         let (claim, refusal) = try await engine.pool.withTransaction {
             connection -> (Claim?, CrossSubscriptionDependent.Discrepancy?) in
             let ids = parents.union([target]).sorted()
@@ -267,9 +312,12 @@ struct CancelRound: Sendable {
         on connection: isolated DatabaseConnection
     ) throws -> Claim? {
         let target = facts.originalTransactionID
+        let served = falling.contains(open) ? falling : falling + [open]
+        let ids = Set(served.map(\.originalTransactionID)).union([target]).sorted()
         let later = realNow + kind.notYetWait.milliseconds
         let asked = ContinuousClock.now
-        guard try !DependentQueries.isPaused(open, on: connection),
+        guard try !DependentQueries.areHeld(served, on: connection),
+            try !DependentQueries.areUnread(ids, on: connection),
             try !DependentQueries.hasCallInFlight(target, on: connection)
         else {
             _ = try connection.pipeline([DependentQueries.checkAgain(open, at: later)])
@@ -286,7 +334,6 @@ struct CancelRound: Sendable {
             requestReferenceID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
             consistencyToken: try Self.token(for: facts, on: connection),
             storefront: facts.storefront)
-        let served = falling.contains(open) ? falling : falling + [open]
         let call = try StoreCall(
             .cancel, subject: target, callID: intent.requestReferenceID, bucket: Bucket.of(target),
             parents: Set(served.map(\.originalTransactionID)).sorted(),

@@ -99,14 +99,16 @@ package struct Canceller: Service {
         let (due, permits) = try await engine.pool.withTransaction { connection in
             let permits = try statuses.lease(wanted, on: connection)
             guard permits.granted > 0 else { return ([DependentQueries.Open](), permits) }
+            let held = try DependentQueries.held(on: connection)
             var taken: [DependentQueries.Open] = []
             for bucket in try DependentQueries.dueBuckets(
-                realNow: realNow, isProbing: isProbing, on: connection)
+                realNow: realNow, isProbing: isProbing, held: held, on: connection)
             where taken.count < permits.granted {
                 taken += try DependentQueries.takeDue(
                     bucket: bucket, realNow: realNow,
                     nextCheckAt: realNow + limits.checkAgainAfter.milliseconds,
-                    limit: permits.granted - taken.count, isProbing: isProbing, on: connection)
+                    limit: permits.granted - taken.count, isProbing: isProbing, held: held,
+                    on: connection)
             }
             _ = try connection.pipeline([statuses.returnUnused(permits, used: taken.count)])
             return (taken, permits)

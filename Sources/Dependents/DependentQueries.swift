@@ -9,6 +9,7 @@ package enum DependentQueries {
         /// The subscription of its parent.
         package var originalTransactionID: String
         package var changeID: String
+        package var batchID: String
         /// The dependent as the change names it (`DependentReference`).
         package var dependentSKU: String
         /// The item that was declined.
@@ -19,6 +20,7 @@ package enum DependentQueries {
         init(_ row: Row) throws {
             originalTransactionID = try row.text("original_transaction_id")
             changeID = try row.text("change_id")
+            batchID = try row.text("batch_id")
             dependentSKU = try row.text("dependent_sku")
             parentSKU = try row.text("parent_sku")
             checks = try row.int("checks")
@@ -29,14 +31,15 @@ package enum DependentQueries {
     /// The buckets with due dependents. The bucket that has waited longest comes first or, with `isProbing`, the one
     /// that was checked the longest ago.
     package static func dueBuckets(
-        realNow: Int64, isProbing: Bool, on connection: isolated PostgresConnection
+        realNow: Int64, isProbing: Bool, held: Held,
+        on connection: isolated PostgresConnection
     ) throws -> [Int] {
         try connection.query(
             """
             -- name: dependentBuckets
             SELECT b.bucket FROM repricer.bucket_turns b, LATERAL (
                 SELECT \(fragment: order(isProbing)) AS waits_since FROM repricer.dependent_cancellations d
-                WHERE d.bucket = b.bucket AND \(fragment: isDue(realNow: realNow))
+                WHERE d.bucket = b.bucket AND \(fragment: isDue(realNow: realNow, held))
                 ORDER BY \(fragment: order(isProbing)) LIMIT 1) first
             ORDER BY first.waits_since
             """
@@ -48,17 +51,43 @@ package enum DependentQueries {
         isProbing ? "coalesce(d.next_check_at, '-infinity')" : "d.requested_at"
     }
 
-    private static func isDue(realNow: Int64) -> SQL {
+    private static func isDue(realNow: Int64, _ held: Held) -> SQL {
         """
         d.state = 'requested' AND d.requested_at > '-infinity'
             AND (d.next_check_at IS NULL OR d.next_check_at <= \(timestamp: realNow))
+            AND NOT (d.is_cross_subscription
+                AND (\(held.isAll)::boolean OR d.batch_id = ANY (\(uuids: held.batchIDs))))
         """
+    }
+
+    /// What holds the calls of dependents on other subscriptions back. Those are passed over, so that none that waits
+    /// for a person keeps another one waiting.
+    package struct Held: Sendable {
+        var isAll = false
+        var batchIDs: [String] = []
+
+        package init() {}
+    }
+
+    package static func held(on connection: isolated PostgresConnection) throws -> Held {
+        let row = try connection.query(
+            """
+            -- name: heldDependents
+            SELECT \(fragment: ServiceControlQueries.isHeld) AS is_all, coalesce((
+                SELECT array_agg(b.batch_id::text) FROM repricer.batches b
+                WHERE \(fragment: SubjectWork.holdsCancellations("b"))), '{}') AS batches
+            """
+        ).one()
+        var held = Held()
+        held.isAll = try row.bool("is_all")
+        held.batchIDs = try row.texts("batches")
+        return held
     }
 
     /// Takes the due dependents of a bucket and moves their next check, so that no two replicas check at once.
     package static func takeDue(
         bucket: Int, realNow: Int64, nextCheckAt: Int64, limit: Int, isProbing: Bool,
-        on connection: isolated PostgresConnection
+        held: Held, on connection: isolated PostgresConnection
     ) throws -> [Open] {
         try connection.query(
             """
@@ -66,7 +95,7 @@ package enum DependentQueries {
             WITH due AS (
                 SELECT d.original_transaction_id, d.change_id, d.dependent_sku
                 FROM repricer.dependent_cancellations d
-                WHERE d.bucket = \(bucket)::smallint AND \(fragment: isDue(realNow: realNow))
+                WHERE d.bucket = \(bucket)::smallint AND \(fragment: isDue(realNow: realNow, held))
                 ORDER BY \(fragment: order(isProbing)) LIMIT \(limit) FOR UPDATE SKIP LOCKED
             )
             UPDATE repricer.dependent_cancellations d
@@ -75,7 +104,7 @@ package enum DependentQueries {
             WHERE d.original_transaction_id = due.original_transaction_id
                 AND d.change_id = due.change_id AND d.dependent_sku = due.dependent_sku
                 AND d.bucket = \(bucket)::smallint
-            RETURNING d.original_transaction_id, d.change_id, d.dependent_sku, d.parent_sku, d.checks, d.is_cross_subscription
+            RETURNING \(fragment: columns)
             """
         ).map(Open.init)
     }
@@ -160,14 +189,19 @@ package enum DependentQueries {
             """
     }
 
-    /// The dependents to cancel that are placed on `target`, with what may hold their calls back.
+    private static let columns: SQL = """
+        d.original_transaction_id, d.change_id, d.batch_id, d.dependent_sku, d.parent_sku, d.checks,
+            d.is_cross_subscription
+        """
+
+    /// The dependents to cancel that are placed on `target`.
     package static func falling(
         on target: String, on connection: isolated PostgresConnection
     ) throws -> [Open] {
         try connection.query(
             """
             -- name: fallingDependents
-            SELECT d.original_transaction_id, d.change_id, d.dependent_sku, d.parent_sku, d.checks, d.is_cross_subscription
+            SELECT \(fragment: columns)
             FROM repricer.dependent_cancellations d
             WHERE d.target_transaction_id = \(target) AND d.state = 'requested' AND d.is_cross_subscription
             ORDER BY d.original_transaction_id, d.change_id, d.dependent_sku
@@ -195,21 +229,34 @@ package enum DependentQueries {
             references.filter { ($0.originalTransactionID ?? target) == target }.map(\.sku))
     }
 
-    /// Whether everything, or the batch of the parent, is paused.
-    package static func isPaused(
-        _ open: Open, on connection: isolated PostgresConnection
+    /// Whether everything, or the batch of one of the parents, is held: one call ends all of them.
+    package static func areHeld(
+        _ dependents: [Open], on connection: isolated PostgresConnection
     ) throws -> Bool {
         try connection.query(
             """
-            -- name: isDependentPaused
-            SELECT \(fragment: ServiceControlQueries.isHeld) OR coalesce((
-                SELECT b.is_paused FROM repricer.price_changes c
-                JOIN repricer.batches b ON b.batch_id = c.batch_id
-                WHERE c.original_transaction_id = \(open.originalTransactionID)
-                    AND \(fragment: Bucket.isThat(of: open.originalTransactionID, "c.bucket"))
-                    AND c.change_id = \(uuid: open.changeID)), false) AS is_paused
+            -- name: areDependentsHeld
+            SELECT \(fragment: ServiceControlQueries.isHeld) OR EXISTS (
+                SELECT FROM repricer.batches b
+                WHERE b.batch_id = ANY (\(uuids: dependents.map(\.batchID)))
+                    AND \(fragment: SubjectWork.holdsCancellations("b"))) AS are_held
             """
-        ).one().bool("is_paused")
+        ).one().bool("are_held")
+    }
+
+    /// Whether a notification about one of these subscriptions is stored and not folded yet. It may tell that the
+    /// customer has bought the parent again.
+    package static func areUnread(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try !connection.query(
+            """
+            -- name: areDependentsUnread
+            SELECT 1 FROM repricer.inbox i
+            WHERE i.original_transaction_id = ANY (\(ids)::text[])
+                AND \(fragment: Bucket.isThat(of: ids, "i.bucket")) AND i.error IS NULL LIMIT 1
+            """
+        ).isEmpty
     }
 
     /// Whether the dependent still waits. It is asked under the lock of the subscription.

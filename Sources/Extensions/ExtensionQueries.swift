@@ -205,7 +205,10 @@ extension ExtensionQueries {
             WHERE c.state = 'extended' AND c.settled_at > \(timestamp: since) AND NOT EXISTS (
                     SELECT 1 FROM repricer.renewal_extensions e
                     WHERE e.original_transaction_id = c.original_transaction_id AND e.bucket = c.bucket
-                        AND e.renewal_at = c.effective_at)
+                        -- An answer may leave out the instant. Its notification then tells it.
+                        AND CASE WHEN c.effective_at IS NULL
+                            THEN e.outcome <> 'failed' AND e.told_at >= c.called_at - interval '5 minutes'
+                            ELSE e.renewal_at = c.effective_at END)
             """)
         var instants: [String: [Instant]] = [:]
         for row in rows {

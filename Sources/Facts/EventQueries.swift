@@ -11,6 +11,8 @@ package enum EventQueries {
         /// When it arrived, in UTC milliseconds. It stands in for a `signedDate` that is missing.
         package var receivedAt: Int64
         package var evidence: Evidence
+        /// Whether its fold replaces a statement that was read of it before.
+        package var isReread: Bool
     }
 
     /// The buckets with work. An idle service asks this one small question.
@@ -27,6 +29,31 @@ package enum EventQueries {
                     AND i.received_at > '-infinity')
             """
         ).map { try $0.int("bucket") }
+    }
+
+    /// When the newest of the notifications that wait was received, in UTC milliseconds; nil where none waits.
+    package static func newestWaiting(
+        on connection: isolated PostgresConnection
+    ) throws -> Int64? {
+        try connection.query(
+            """
+            -- name: newestWaiting
+            SELECT max(received_at) AS newest FROM repricer.inbox WHERE error IS NULL
+            """
+        ).one().millisecondsOrNil("newest")
+    }
+
+    /// Whether a notification waits that was received until then (UTC milliseconds).
+    package static func waits(
+        until last: Int64, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        try !connection.query(
+            """
+            -- name: waitsUntil
+            SELECT 1 FROM repricer.inbox
+            WHERE error IS NULL AND received_at <= \(timestamp: last) LIMIT 1
+            """
+        ).isEmpty
     }
 
     /// The subscriptions of a bucket that have waited longest: those of its first `limit` notifications. So the
@@ -79,7 +106,7 @@ package enum EventQueries {
         let rows = try connection.query(
             """
             -- name: waitingNotifications
-            SELECT i.original_transaction_id, i.notification_uuid, i.received_at,
+            SELECT i.original_transaction_id, i.notification_uuid, i.received_at, i.is_reread,
                 \(unsafe: EvidenceQueries.evidenceColumns)
             FROM repricer.inbox i
             JOIN repricer.notifications n
@@ -91,8 +118,31 @@ package enum EventQueries {
             try Waiting(
                 originalTransactionID: row.text("original_transaction_id"),
                 notificationUUID: row.text("notification_uuid"),
-                receivedAt: row.milliseconds("received_at"), evidence: evidence)
+                receivedAt: row.milliseconds("received_at"), evidence: evidence,
+                isReread: row.bool("is_reread"))
         }
+    }
+
+    /// Deletes the statements of these subscriptions that were read of these notifications before. The reports of the
+    /// past keep them.
+    package static func forgetting(_ ids: [String], uuids: [String]) -> SQL {
+        """
+        -- name: forgetStatements
+        WITH forgotten AS (
+            DELETE FROM repricer.subscription_events
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+                AND evidence_id = ANY (\(uuids)::text[]) AND source IN ('notification', 'legacy')
+            RETURNING *
+        ), marked AS (
+            INSERT INTO repricer.stale_figures (original_transaction_id, bucket)
+            SELECT DISTINCT original_transaction_id, bucket FROM forgotten
+        ), kept AS (
+            INSERT INTO repricer.subscription_event_versions
+            SELECT f.*, n.at FROM forgotten f CROSS JOIN (SELECT repricer.recording_instant() AS at) n
+            ON CONFLICT DO NOTHING
+        )
+        SELECT DISTINCT original_transaction_id FROM forgotten
+        """
     }
 
     package static func deleteWaiting(_ ids: [String], uuids: [String]) -> SQL {

@@ -157,12 +157,14 @@ package enum StoreCallQueries {
         package var isSilent = false
         /// Subjects of the bucket for whose call dependents on other subscriptions wait.
         package var awaited: [String] = []
-        /// Of each dependent that a call of the bucket cancels: the call, and whether the batch of the parent is paused.
+        /// Of each dependent that a call of the bucket cancels: the call, whether the batch of the parent holds it, and
+        /// whether it is not asked for any more.
         package var cancelled: [Cancelled] = []
 
         package struct Cancelled: Sendable, Equatable {
             package var callID: String
-            package var isPaused: Bool
+            package var isHeld: Bool
+            package var isOver: Bool
         }
 
         /// The CTEs `silence`, `awaited` and `cancelled` of these values.
@@ -173,8 +175,9 @@ package enum StoreCallQueries {
             ), silence AS (
                 SELECT \(isSilent)::boolean AS is_silent
             ), cancelled AS (
-                SELECT call_id, paused <> 0 AS is_paused FROM unnest(\(uuids: cancelled.map(\.callID))::uuid[],
-                    \(cancelled.map { Int64($0.isPaused ? 1 : 0) })::bigint[]) AS t (call_id, paused)
+                SELECT * FROM unnest(\(uuids: cancelled.map(\.callID))::uuid[],
+                    \(bools: cancelled.map(\.isHeld))::boolean[], \(bools: cancelled.map(\.isOver))::boolean[])
+                    AS t (call_id, is_held, is_over)
             )
             """
         }
@@ -200,11 +203,13 @@ package enum StoreCallQueries {
             """
             -- name: cancelledOfOtherBuckets
             WITH \(fragment: SubjectWork.cancelled)
-            SELECT c.call_id, c.is_paused FROM cancelled c
+            SELECT c.call_id, c.is_held, c.is_over FROM cancelled c
             WHERE repricer.bucket_of(c.subject) = \(bucket)::smallint
             """
         ).map { row in
-            try OtherBuckets.Cancelled(callID: row.text("call_id"), isPaused: row.bool("is_paused"))
+            try OtherBuckets.Cancelled(
+                callID: row.text("call_id"), isHeld: row.bool("is_held"),
+                isOver: row.bool("is_over"))
         }
         return others
     }

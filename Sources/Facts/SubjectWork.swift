@@ -30,11 +30,29 @@ package enum SubjectWork {
         """
 
     /// The CTE `cancelled`: the dependents for which Cancel a Subscription is called, with the subscription and the id of
-    /// the call. They stand in the buckets of their parents, too.
+    /// the call. `is_over` says of one that it is not asked for any more: a later statement withdrew it, or its parent
+    /// renews again. The dependents stand in the buckets of their parents, too.
     package static let cancelled: SQL = """
         cancelled AS MATERIALIZED (
-            SELECT d.target_transaction_id AS subject, d.cancel_reference_id AS call_id, b.is_paused
-            FROM repricer.dependent_cancellations d JOIN repricer.batches b ON b.batch_id = d.batch_id
-            WHERE d.state = 'cancel_sent' AND d.cancel_reference_id IS NOT NULL)
+            SELECT d.target_transaction_id AS subject, d.cancel_reference_id AS call_id,
+                \(fragment: holdsCancellations("b")) AS is_held,
+                d.state <> 'cancel_sent' OR s.auto_renews IS NOT FALSE AND coalesce(s.status IN (1, 3, 4), true)
+                    AND coalesce(jsonb_path_exists(s.items, '$[*] ? (@.sku == $sku && @.renews == true)',
+                        jsonb_build_object('sku', d.parent_sku)), false) AS is_over
+            FROM repricer.dependent_cancellations d
+            JOIN repricer.subscriptions s
+                ON s.original_transaction_id = d.original_transaction_id AND s.bucket = d.bucket
+            JOIN repricer.batches b ON b.batch_id = d.batch_id
+            WHERE d.state IN ('cancel_sent', 'discrepancy') AND d.settled_at IS NULL
+                AND d.cancel_reference_id IS NOT NULL)
         """
+
+    /// The condition that a person, or a guard, holds the batch `b`, and so the cancellations for it. A code that has
+    /// halted the batch says nothing of them, and what was aborted cannot be resumed: changes that Apple has go on, and
+    /// so do the dependents of those who decline.
+    package static func holdsCancellations(_ batch: SQL) -> SQL {
+        """
+        (\(fragment: batch).is_paused AND \(fragment: batch).probe_at IS NULL AND \(fragment: batch).state = 'approved')
+        """
+    }
 }

@@ -40,9 +40,10 @@ package enum SubscriptionFolder {
         let stored = try SubscriptionQueries.whole(
             (loaded.stored, loaded.unreadable.filter { byID[$0.key] != nil }))
         let late = byID.keys.sorted().filter { id in
-            SubscriptionFold.isLate(
-                byID[id, default: []], after: stored[id]?.foldedThrough, known.changes[id] ?? [],
-                stored[id]?.facts)
+            isUnfolded(stored[id])
+                || SubscriptionFold.isLate(
+                    byID[id, default: []], after: stored[id]?.foldedThrough,
+                    known.changes[id] ?? [], stored[id]?.facts)
         }
         return try write(
             byID, all: late.isEmpty ? [:] : try EventQueries.all(late, on: connection),
@@ -64,9 +65,7 @@ package enum SubscriptionFolder {
             guard !old.isEmpty else { continue }
             overdue += old
             let rest = events.filter { $0.key.signedAt >= checkpoint }
-            let isUnfolded =
-                (stored[id]?.foldedThrough?.signedAt).map { $0 > Self.unfoldedAfter } ?? false
-            byID[id] = rest.isEmpty && !isUnfolded ? nil : rest
+            byID[id] = rest.isEmpty && !isUnfolded(stored[id]) ? nil : rest
         }
         guard !overdue.isEmpty else { return }
         // Reports ask the statement why an item ended, although no fold does.
@@ -75,7 +74,12 @@ package enum SubscriptionFolder {
             EventQueries.notingOverdue(overdue) + [VersionQueries.mark(ids)])
     }
 
-    /// Reprocess marks a subscription as folded up to 31 December 9999. No statement that is stored is later than this.
+    /// Whether reprocess wants the subscription folded from the beginning. It marks it as folded up to 31 December 9999.
+    private static func isUnfolded(_ stored: SubscriptionQueries.Stored?) -> Bool {
+        (stored?.foldedThrough?.signedAt).map { $0 > unfoldedAfter } ?? false
+    }
+
+    /// No statement that is stored is later than this.
     private static let unfoldedAfter = Instant(milliseconds: 253_370_764_800_000)
 
     /// Folds all statements of these subscriptions once more, because changes were added that no statement was about

@@ -57,6 +57,8 @@ package struct WebhookSender: Service {
         package var leavesWithin: Duration = .seconds(5)
         package var retry = Backoff(first: .seconds(1), max: .seconds(3600))
         package var triedFor: Duration = .seconds(3 * 86_400)
+        /// How often an event is tried, however old it is. With these waits it takes a quarter of an hour.
+        package var attemptsMin = 10
         /// How long delivered and abandoned events are kept.
         package var keptFor: Duration = .seconds(30 * 86_400)
         package var pruneEvery: Duration = .seconds(600)
@@ -206,7 +208,11 @@ package struct WebhookSender: Service {
         case .failed(let reason): error = String(reason.prefix(limits.errorCharactersMax))
         }
         let now = realClock.nowMilliseconds()
-        guard now - event.dueSince < limits.triedFor.milliseconds else {
+        // One that waited behind others may be as old, and was hardly tried.
+        guard
+            now - event.dueSince < limits.triedFor.milliseconds
+                || event.attempts < limits.attemptsMin
+        else {
             return .abandoned(error: error)
         }
         var random = SystemRandomNumberGenerator()

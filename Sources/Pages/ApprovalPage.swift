@@ -131,7 +131,28 @@ private struct ApprovalView {
     }
 
     private var warnings: [Notice] {
-        stillCounted + told
+        stillCounted + undoing + outOfDate + told
+    }
+
+    private var undoing: [Notice] {
+        guard let undone = batch.undoesBatchID else { return [] }
+        return [
+            Notice(
+                .calm, "Takes back:",
+                "\(HTML.link(batchAddress(undone), "another batch")), before its prices are charged. Now is the price that is "
+                    + "scheduled, and then the one that customers pay today. Nobody is asked.")
+        ]
+    }
+
+    /// Every renewal that the plan counted on has passed.
+    private var outOfDate: [Notice] {
+        guard awaits, let last = figures.lastEffectiveAt, last.milliseconds < now else { return [] }
+        return [
+            Notice(
+                .alarm, "Out of date:",
+                "planned on \(.time(facts.terms.plannedAsOf)), and every renewal that it counts on has passed. Reject it, "
+                    + "and submit it anew.")
+        ]
     }
 
     private var stillCounted: [Notice] {
@@ -185,9 +206,9 @@ private struct ApprovalView {
                     : "if everybody stays\(part.isEmpty ? ", in \(reporting)" as HTML : "; \(part)")"
             ),
             card(
-                "At risk a month", hasSum ? HTML(sum(total.atRisk, reporting)) : "–",
+                "At risk a month", hasSum ? HTML(atRisk(total, reporting)) : "–",
                 hasSum
-                    ? "if nobody agrees who must; dependents counted in\(part.isEmpty ? "" : "; \(part)" as HTML)"
+                    ? "\(riskWords(total)); dependents counted in\(part.isEmpty ? "" : "; \(part)" as HTML)"
                     : noSum),
             card(
                 "Consent required", HTML(counted(Int64(figures.consents[.required] ?? 0))),
@@ -201,6 +222,19 @@ private struct ApprovalView {
                 facts.due.firstSendBy.map { .time($0) } ?? "–",
                 dueWords),
         ])
+    }
+
+    /// What is known to be at risk, and what is where those must agree, too, of whom it is not known.
+    private func atRisk(_ money: BatchFigures.Money, _ currency: String) -> String {
+        let least = sum(money.atRisk, currency)
+        return money.maybeAtRisk == .zero
+            ? least : "\(least) to \(sum(money.atRisk + money.maybeAtRisk, currency))"
+    }
+
+    private func riskWords(_ money: BatchFigures.Money) -> HTML {
+        money.maybeAtRisk == .zero
+            ? "if nobody agrees who must"
+            : "if nobody agrees who must; the more where also those must of whom it is not known"
     }
 
     private var dueWords: HTML {
@@ -225,10 +259,18 @@ private struct ApprovalView {
 
     private var command: HTML {
         guard awaits else { return .none }
-        var lines = facts.approvers.map { approver -> HTML in
+        let first = facts.terms.firstApprovers
+        let others = ([batch.submittedBy] + first).map { HTML($0) }.joined(by: " or ")
+        // Who has approved it is no second person.
+        var lines = facts.approvers.filter { $0.name.map { !first.contains($0) } ?? true }.map {
+            approver -> HTML in
             let who: HTML =
                 approver.name.map { "<strong>\($0)</strong>" }
-                ?? "Any member of repricer_pricing other than \(batch.submittedBy)"
+                ?? "Any \(first.isEmpty ? "" : "one more ")member of repricer_pricing other than \(others)"
+            guard first.isEmpty else {
+                let why = facts.terms.firstExceeded.joined(separator: "; ")
+                return "<li>\(who) may give the second approval: \(why).</li>\n"
+            }
             guard !approver.exceeded.isEmpty else {
                 return "<li>\(who) may approve it alone.</li>\n"
             }

@@ -1,6 +1,7 @@
 import Batches
 import Facts
 import Pricing
+import Reconciliation
 import Reports
 import ServiceKit
 
@@ -22,6 +23,8 @@ struct BatchFacts: Sendable {
     var moved: [TroubleQueries.Moved]
     var ended: [BatchPageQueries.Ended]
     var exceptions: [BatchPageQueries.Exception]
+    /// The changes of which nothing was heard when it was due.
+    var silent: Int64
     var funnel: ReportTable
     var money: ReportTable
     var accuracy: ReportTable
@@ -33,7 +36,8 @@ struct BatchFacts: Sendable {
     static let listMax = 20
 
     static func read(
-        _ text: String, _ pool: DatabasePool, _ reports: ReportStore, clock: any WallClock
+        _ text: String, _ pool: DatabasePool, _ reports: ReportStore, clock: any WallClock,
+        silentAfter: Int64
     ) async throws -> BatchFacts {
         let id = text.lowercased()
         let now = clock.nowMilliseconds()
@@ -42,7 +46,7 @@ struct BatchFacts: Sendable {
         async let funnel = table(.consentFunnel, id, now, reports)
         async let money = table(.revenueImpact, id, now, reports)
         async let accuracy = table(.forecastAccuracy, id, now, reports)
-        var facts = try await stored(id, pool, now: now)
+        var facts = try await stored(id, pool, now: now, silentAfter: silentAfter)
         (facts.funnel, facts.money, facts.accuracy) = try await (funnel, money, accuracy)
         let at = Instant(milliseconds: now)
         let rules = try await pool.read {
@@ -61,7 +65,7 @@ struct BatchFacts: Sendable {
     }
 
     private static func stored(
-        _ id: String, _ pool: DatabasePool, now: Int64
+        _ id: String, _ pool: DatabasePool, now: Int64, silentAfter: Int64
     ) async throws -> BatchFacts {
         try await pool.withTransaction(.repeatableRead) { connection in
             let all = try BatchQueries.all(on: connection)
@@ -86,6 +90,9 @@ struct BatchFacts: Sendable {
                     ? [] : TroubleQueries.moved(of: id, limit: listMax, on: connection),
                 ended: try BatchPageQueries.ended(of: id, limit: listMax, on: connection),
                 exceptions: try BatchPageQueries.exceptions(of: id, on: connection),
+                silent: try StalenessQueries.read(
+                    now: now, margin: silentAfter, of: id, on: connection
+                ).silentChanges,
                 funnel: empty, money: empty, accuracy: empty, total: nil, countedAt: now)
         }
     }
@@ -98,5 +105,21 @@ struct BatchFacts: Sendable {
         }
     }
 
-    var progress: Progress { Progress(rows: batch.rowCount, open: open) }
+    /// The rows that were called, whatever became of them.
+    var called: Int64 {
+        let unsent: Set<ChangeState> = [.awaitingApproval, .queued, .ineligible, .missed, .aborted]
+        return states.reduce(0) { sum, entry in
+            let isSent = ChangeState(rawValue: entry.key).map { !unsent.contains($0) } ?? false
+            return isSent ? sum + entry.value : sum
+        }
+    }
+
+    /// As on the home page.
+    var progress: Progress {
+        let progress = Progress(rows: batch.rowCount, open: open)
+        return batch.isWithdrawn ? progress.withoutWithdrawn(called: called) : progress
+    }
+
+    /// Whether nothing of it is open any more.
+    var isFinal: Bool { open.isEmpty }
 }

@@ -34,7 +34,7 @@ extension Site {
             facts: facts, word: NamedBatch.word(for: id, among: all.map(\.named)), now: now)
         let notices = (page.isOpen ? everything.notices : []) + page.notices
         return Page(
-            title: batch.name, lead: batch.lead(isFinal: facts.progress.isFinal),
+            title: batch.name, lead: batch.lead(isFinal: facts.isFinal),
             body: notices.html + page.glance + page.tables, asOf: facts.countedAt,
             isLive: page.isOpen || isOvertaken)
     }
@@ -67,9 +67,8 @@ struct BatchView {
     let now: Int64
 
     var batch: BatchQueries.Batch { facts.batch }
-    var isOpen: Bool {
-        ["awaiting_approval", "approved"].contains(batch.state) && !facts.progress.isFinal
-    }
+    /// Also an aborted batch is, while the App Store has changes of it.
+    var isOpen: Bool { batch.state != "rejected" && !facts.isFinal }
 
     var notices: [Notice] {
         var notices: [Notice] = []
@@ -80,7 +79,8 @@ struct BatchView {
                     "a second person has to. <a href=\"\(batchAddress(batch.batchID))/approval\">What was submitted, and the "
                         + "command to type</a>."))
         }
-        if isOpen, let stop = batch.stopNotice(word) { notices.append(stop) }
+        if isOpen, !batch.isWithdrawn, let stop = batch.stopNotice(word) { notices.append(stop) }
+        notices += [aborted, silence, unsent].compactMap(\.self)
         notices += facts.storefronts.map { $0.notice(inBatch: [batch]) }
         notices += facts.waitingWaves.map(\.notice)
         if !facts.parked.isEmpty { notices.append(facts.parked.notice(of: batch)) }
@@ -100,6 +100,34 @@ struct BatchView {
                 ))
         }
         return notices
+    }
+
+    private var aborted: Notice? {
+        let open = facts.open.values.reduce(0, +)
+        guard batch.state == "aborted", open > 0 else { return nil }
+        return Notice(
+            .warn, "Aborted:",
+            "\(counted(open, "row")) had been called before and \(open == 1 ? "goes" : "go") on. "
+                + "\(HTML.command("repricer undo \(word)")) takes back what no customer has been told yet."
+        )
+    }
+
+    private var silence: Notice? {
+        guard facts.silent > 0 else { return nil }
+        return Notice(
+            .warn, "Silence:",
+            "of \(counted(facts.silent, "change")) nothing was heard when it was due. What became of "
+                + "\(facts.silent == 1 ? "it" : "them") is not known, and is in no sum.")
+    }
+
+    private var unsent: Notice? {
+        guard batch.state == "approved", facts.isFinal, facts.called == 0, batch.rowCount > 0 else {
+            return nil
+        }
+        return Notice(
+            .warn, "Nothing was sent:",
+            "each of its \(counted(batch.rowCount, "row")) ended without a call; the reasons are below."
+        )
     }
 
     // MARK: At a glance

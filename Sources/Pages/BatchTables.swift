@@ -24,7 +24,7 @@ extension BatchView {
                 HTML(difference(line.charged - line.before, line.currency)),
                 HTML(difference(line.uplift, line.currency)),
                 HTML(difference(-line.lost, line.currency)),
-                HTML(difference(line.net, line.currency)),
+                HTML(net(line)),
             ]
         }
         return HTMLTable(
@@ -34,6 +34,16 @@ extension BatchView {
                 .number("At the old price"), .number("Charged"), .number("More so far"),
                 .number("More a month"), .number("Lost a month"), .number("Net a month"),
             ], rows)
+    }
+
+    /// What more and lost a month differ by as they are shown.
+    private func net(_ line: CurrencyLine) -> String {
+        guard let more = MoneySum(String(line.uplift)), let lost = MoneySum(String(line.lost)),
+            let net = shownDifference(
+                from: lost, to: more, roundedTo: smallestShown(line.currency)
+            ).milliunits
+        else { return difference(line.net, line.currency) }
+        return difference(net, line.currency)
     }
 
     private var moneyNotes: HTML {
@@ -210,6 +220,11 @@ extension BatchView {
                 "Charges that are not as they should be",
                 [.text("What is wrong"), .number("Charges")], exceptions
             ).html
+                + """
+                <p class="note"><a href="/reports/charge_exception?batch=\(batch.batchID)">The report of charge exceptions</a> \
+                names each of them, and the charges that are missing.</p>
+
+                """
     }
 
     private var reports: HTML {

@@ -310,10 +310,22 @@ extension HomeQueries.Deadline.Kind {
 }
 
 extension HomeQueries.WaitingExtension {
+    private var place: HTML {
+        guard !storefronts.isEmpty else { return " in all storefronts" }
+        let more = storefronts.count - Self.storefrontsMax
+        let listed = storefronts.prefix(Self.storefrontsMax).joined(separator: ", ")
+        return " in \(listed)\(more > 0 ? " and \(more) more" : "")"
+    }
+
+    private static let storefrontsMax = 12
+
+    private var why: HTML { note.map { " (\($0))" } ?? .none }
+
     fileprivate var notice: Notice {
         Notice(
             .warn, "To approve:",
-            "the extension of all of \(productID) by \(counted(days, "day")), requested by \(requestedBy): "
+            "the extension of \(counted(subscriptions, "subscription")) of \(productID)\(place) by "
+                + "\(counted(days, "day")), requested by \(requestedBy)\(why): "
                 + "\(HTML.command("repricer approve \(extensionID)")).")
     }
 }

@@ -33,7 +33,12 @@ enum HomeQueries {
     struct WaitingExtension: Sendable, Equatable {
         var extensionID: String
         var productID: String
+        /// None stands for all.
+        var storefronts: [String]
+        /// How many subscriptions could be extended when it was requested.
+        var subscriptions: Int64
         var days: Int64
+        var note: String?
         var requestedBy: String
     }
 
@@ -44,14 +49,17 @@ enum HomeQueries {
         try connection.query(
             """
             -- name: homeWaitingExtensions
-            SELECT extension_id, product_id, extend_by_days::bigint AS days, submitted_by
+            SELECT extension_id, product_id, coalesce(storefronts, '{}') AS storefronts, eligible_count,
+                extend_by_days::bigint AS days, note, submitted_by
             FROM repricer.mass_extensions WHERE state = 'awaiting_approval'
             ORDER BY submitted_at, extension_id LIMIT \(limit)
             """
         ).map { row in
             try WaitingExtension(
                 extensionID: row.text("extension_id"), productID: row.text("product_id"),
-                days: row.int64("days"), requestedBy: row.text("submitted_by"))
+                storefronts: row.texts("storefronts"), subscriptions: row.int64("eligible_count"),
+                days: row.int64("days"), note: row.textOrNil("note"),
+                requestedBy: row.text("submitted_by"))
         }
     }
 

@@ -86,7 +86,8 @@ package struct Site: Sendable {
             keysMax: Self.batchesKept, isOld: .seconds(600), patienceWithOld: .milliseconds(200),
             patienceWithNone: Self.countPatience
         ) { id in
-            try await BatchFacts.read(id, pool, reports, clock: clock)
+            try await BatchFacts.read(
+                id, pool, reports, clock: clock, silentAfter: about.silentAfter)
         }
         plans = Kept(
             keysMax: Self.batchesKept, fresh: .seconds(86_400), isOld: .seconds(86_400),

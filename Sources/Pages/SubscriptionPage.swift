@@ -183,7 +183,7 @@ private struct SubscriptionView {
                     .time(entry.at),
                     HTML(entry.kind + (entry.isCorrection ? ", a correction" : "")),
                     whole(entry.sku), whole(amount(entry.milliunits, entry.currency)),
-                    HTML(spaced(entry.explainedAs ?? "")), evidence(entry.evidenceID),
+                    entry.explanation, evidence(entry.evidenceID),
                 ]
             }, totals: isCut ? [] : sums)
     }
@@ -271,5 +271,14 @@ func statusWords(_ status: Int?, isRetrying: Bool = false) -> String {
     case 5: "Revoked"
     case .some(let other): "Status \(other)"
     case nil: "Status not known"
+    }
+}
+
+extension SubscriptionPageQueries.Entry {
+    fileprivate var explanation: HTML {
+        let known = HTML(spaced(explainedAs ?? ""))
+        guard let exception else { return known }
+        return
+            "\(known)\(known.isEmpty ? "" : " ")<span class=\"badge alarm\">\(spaced(exception))</span>"
     }
 }

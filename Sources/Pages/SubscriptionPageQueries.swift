@@ -131,6 +131,8 @@ enum SubscriptionPageQueries {
         var currency: String
         var transactionID: String
         var explainedAs: String?
+        /// What is wrong with the charge; nil where nothing is known to be.
+        var exception: String?
         var isCorrection: Bool
         var evidenceID: String
     }
@@ -142,8 +144,11 @@ enum SubscriptionPageQueries {
         try connection.query(
             """
             -- name: subscriptionPageMoney
-            SELECT occurred_at, kind, sku, amount_milliunits, currency, transaction_id, explained_as, is_correction, evidence_id
-            FROM report.money WHERE original_transaction_id = \(id)
+            SELECT occurred_at, kind, sku, amount_milliunits, currency, transaction_id, explained_as, is_correction, evidence_id, (
+                    SELECT string_agg(DISTINCT k.exception, ', ') FROM repricer.kept_exceptions k
+                    WHERE k.original_transaction_id = \(id) AND k.transaction_id = m.transaction_id AND k.sku = m.sku
+                        AND m.kind = 'charge') AS exception
+            FROM report.money m WHERE original_transaction_id = \(id)
             ORDER BY occurred_at DESC, recorded_at DESC, transaction_id, sku, kind LIMIT \(limit)
             """
         ).map { row in
@@ -152,6 +157,7 @@ enum SubscriptionPageQueries {
                 milliunits: row.int64("amount_milliunits"), currency: row.text("currency"),
                 transactionID: row.text("transaction_id"),
                 explainedAs: row.textOrNil("explained_as"),
+                exception: row.textOrNil("exception"),
                 isCorrection: row.boolOrNil("is_correction") ?? false,
                 evidenceID: row.text("evidence_id"))
         }

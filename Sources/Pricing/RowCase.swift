@@ -102,6 +102,14 @@ extension RowCase {
     private var unknownItem: RowFault? {
         guard facts.isRenewing(row.sku) else {
             let others = facts.renewingSKUs.sorted().prefix(10).joined(separator: ", ")
+            guard
+                !others.isEmpty || facts.autoRenews == false
+                    || !facts.items.contains(where: { $0.sku == row.sku })
+            else {
+                return RowFault(
+                    .unknownItem, "Apple has not said whether \(row.sku) renews",
+                    remedy: "read the subscription's state with repricer sync")
+            }
             return RowFault(
                 .unknownItem, "\(row.sku) is not set to renew on this subscription",
                 remedy: others.isEmpty ? "remove the row" : "use one of \(others)")

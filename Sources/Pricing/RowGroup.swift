@@ -142,8 +142,11 @@ final class RowGroup: Sendable {
         plan.fault = rowCase.firstFault()
         guard plan.fault == nil else { return plan }
         // Without these no call can be made, and a row must never go half known.
-        guard let timeline, plan.storefront != nil else {
-            let missing = timeline == nil ? "when this subscription renews" : "its storefront"
+        guard let timeline, plan.storefront != nil, facts.currency != nil else {
+            let missing =
+                timeline == nil
+                ? "when this subscription renews"
+                : plan.storefront == nil ? "its storefront" : "in which currency it is charged"
             plan.fault = RowFault(
                 .unknownSubscription, "Apple has not said \(missing)",
                 remedy: "read its state with repricer sync")

@@ -1,8 +1,8 @@
 extension RowGroup {
-    /// The increases that Apple shows and that have not taken effect, without those that open changes of ours brought,
-    /// whose renewals are known: a change that is not sent yet, or of another price, is not what Apple shows. The
-    /// renewals of the others are inferred: those that are only scheduled are taken one after the other, because an
-    /// increase that takes effect before may bring consent, and so another renewal.
+    /// The increases that Apple shows, or lets renew, and that have not taken effect, without those that open changes of
+    /// ours brought, whose renewals are known: a change that is not sent yet, or of another price, is not what Apple
+    /// shows. The renewals of the others are inferred: those that are only scheduled are taken one after the other,
+    /// because an increase that takes effect before may bring consent, and so another renewal.
     func shown(besides known: IncreaseHistory) -> [EarlierIncrease] {
         guard let renewals else { return [] }
         let items = facts.items.filter { item in
@@ -19,6 +19,7 @@ extension RowGroup {
             history.add(increase)
             shown.append(increase)
         }
+        for item in facts.items where isRaised(item) { add(item, at: renewals.renewal(0)) }
         for item in items where item.increase?.isCommunicated == true {
             add(item, at: renewals.renewal(communicatedIndex(of: item, renewals)))
         }
@@ -33,6 +34,17 @@ extension RowGroup {
             scheduled.removeAll(where: settled.contains)
         }
         return shown
+    }
+
+    /// Whether a higher price renews of which Apple shows no increase, as one that was agreed elsewhere. Once it is
+    /// charged it counts as an increase, so it does before.
+    private func isRaised(_ item: SubscriptionFacts.Item) -> Bool {
+        guard item.renews, item.increase == nil, item.offer == nil,
+            facts.renewalCurrency == nil || facts.renewalCurrency == facts.currency,
+            facts.renewalPeriod == nil || facts.renewalPeriod == facts.period,
+            let running = item.currentPrice, let renewal = item.renewalPrice, renewal > running
+        else { return false }
+        return !context.openChanges.contains { $0.sku == item.sku && !$0.isUnsent }
     }
 
     /// Whether it is an increase of the price. In South Korea the end of an offer is shown as an increase too.

@@ -65,7 +65,8 @@ package struct CatchUp: Service {
         // After this instant no call of a lost database is on its way, so what is signed from now on tells what the
         // calls did.
         let askedAt = dependencies.clock.nowMilliseconds()
-        let start = Instant(milliseconds: since)
+        // Apple's history takes entries up late, so it is read once more where the last reading ended.
+        let start = Instant(milliseconds: since - dependencies.limits.history.overlap.milliseconds)
         let through = through(controls, now: askedAt, realNow: realNow)
         // Nothing comes back while another replica reads it, which then says so, too.
         guard

@@ -241,7 +241,20 @@ package struct HistoryReader: Sendable {
         }
         summary.add(page, answers)
         progress(summary)
+        let codes = answers.compactMap { answer in
+            if case .refused(let refusal) = answer { refusal.code } else { nil }
+        }
+        // Ours are then the settings that are wrong. What is passed over now is read by nobody later.
+        guard codes.count < max(answers.count, Self.refusedPageMin) else {
+            throw ReconcileError.untaken(
+                "all \(codes.count) notifications of a page were refused by this service"
+                    + " (\(Set(codes).sorted().joined(separator: ", "))):"
+                    + " see `repricer config check` for certificates, app and environment")
+        }
     }
+
+    /// Fewer refused entries may be all that a short page has, and are passed over.
+    private static let refusedPageMin = 10
 
     /// The earliest start that Apple accepts, with room for the time on the way. A fast clock needs more of it.
     private func oldestStart() -> Int64 {

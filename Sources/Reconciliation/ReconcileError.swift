@@ -4,6 +4,8 @@ package enum ReconcileError: Error, Hashable, Sendable, CustomStringConvertible 
     case storeAway(String)
     /// Our key, or the question itself, was refused. The text says what that means.
     case refused(String)
+    /// This service took none of what the App Store answered. The text says what that means.
+    case untaken(String)
     /// The answers lead nowhere: pages without an end, or tokens that expire again and again.
     case brokenAnswer(String)
     case databaseAway(String)
@@ -17,6 +19,7 @@ package enum ReconcileError: Error, Hashable, Sendable, CustomStringConvertible 
         case .storeAway(let why):
             "the App Store is away: \(why); run it again, it goes on from here"
         case .refused(let why): "the App Store refuses: \(why)"
+        case .untaken(let why): why
         case .brokenAnswer(let why): "the App Store's answers lead nowhere: \(why)"
         case .databaseAway(let why): "a notification was not stored: \(why); run it again"
         case .outdated(let why): why

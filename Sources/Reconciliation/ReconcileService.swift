@@ -8,7 +8,7 @@ package final class ReconcileService: Service {
     private let reconciler: Reconciler
     private let every: Duration
     /// The least real time between runs, and between checks of the schedule, however fast the clock runs.
-    private let pauseMin: Duration
+    private static let pauseMin: Duration = .seconds(5)
     private let outage: Outage
     /// When the last failed run of this replica ended, in UTC milliseconds of the service's clock.
     private let failedAt = Mutex<Int64?>(nil)
@@ -16,15 +16,12 @@ package final class ReconcileService: Service {
     /// The real time after which a failed run is tried again.
     private static let failureWait: Duration = .seconds(30)
 
-    /// - Parameters:
-    ///   - every: The time from the start of a run to that of the next, by the service's clock.
-    ///   - pauseMin: The least real time from the end of a run to the start of the next.
+    /// - Parameter every: The time from the start of a run to that of the next, by the service's clock.
     package init(
-        _ reconciler: Reconciler, every: Duration, pauseMin: Duration = .seconds(5)
+        _ reconciler: Reconciler, every: Duration
     ) {
         self.reconciler = reconciler
         self.every = every
-        self.pauseMin = pauseMin
         outage = Outage(
             log: reconciler.dependencies.log, level: .warning, failure: "reconciling stopped",
             recovery: "reconciling goes through again")
@@ -33,7 +30,7 @@ package final class ReconcileService: Service {
     package func run() async throws {
         let dependencies = reconciler.dependencies
         let pause = min(
-            max(dependencies.clock.realDuration(of: every) / 10, pauseMin), Self.pauseMax)
+            max(dependencies.clock.realDuration(of: every) / 10, Self.pauseMin), Self.pauseMax)
         await Rounds(
             log: dependencies.log, failure: "reconciling failed", failureWait: Self.failureWait,
             wait: dependencies.wait
@@ -59,11 +56,18 @@ package final class ReconcileService: Service {
         let start = dependencies.clock.nowMilliseconds()
         guard try await lease.take(dueAt: start) else { return .notOurs }
         let next = start + every.milliseconds
+        let dueAgain = Mutex(next)
         let (summary, failure) = try await lease.whileRenewing(
-            log: dependencies.log, nextRunAt: { next },
+            log: dependencies.log, nextRunAt: { dueAgain.withLock { $0 } },
             now: { dependencies.clock.nowMilliseconds() }
         ) {
-            await reconciler.run(since: nil, lease: lease) { _ in }
+            let (summary, failure) = await reconciler.run(since: nil, lease: lease) { _ in }
+            if failure != nil {
+                // What failed is due soon, and not after a whole interval.
+                let soon = dependencies.clock.nowMilliseconds() + Self.failureWait.milliseconds
+                dueAgain.withLock { $0 = min(next, soon) }
+            }
+            return (summary, failure)
         }
         dependencies.metrics.increment(
             "repricer_reconcile_runs_total", labels: ["result": failure == nil ? "done" : "failed"])

@@ -195,14 +195,19 @@ package struct Reconciler: Sendable {
         try await reader.read(since: since, through: through, into: &summary)
     }
 
-    /// Folds what the history brought before statuses are compared, because it would otherwise count as drift.
+    /// Folds what the history brought before statuses are compared, because it would otherwise count as drift. It ends
+    /// with what has arrived until now: while the App Store sends again what was missed, new work never ends.
     private func fold(into summary: inout Summary) async throws {
         let projector = Projector(
             pool: dependencies.pool, log: dependencies.log, metrics: dependencies.metrics)
+        guard let last = try await dependencies.pool.read({ try EventQueries.newestWaiting(on: $0) })
+        else { return }
         for _ in 0..<dependencies.limits.foldRoundsMax {
             let folded = try await projector.foldOnce()
             summary.folded += folded
-            if folded == 0 { return }
+            guard folded > 0,
+                try await dependencies.pool.read({ try EventQueries.waits(until: last, on: $0) })
+            else { return }
         }
     }
 

@@ -9,22 +9,20 @@ package struct StalenessGauges: Service {
     private let log: Log
     private let metrics: Metrics
     private let silentAfter: Duration
-    private let every: Duration
+    /// The real time between two readings.
+    private static let every: Duration = .seconds(15)
     private let read: ReadFigures
 
-    /// - Parameters:
-    ///   - pool: A pool that only gauges use, with a timeout for its statements.
-    ///   - every: The real time between two readings.
+    /// - Parameter pool: A pool that only gauges use, with a timeout for its statements.
     package init(
         pool: DatabasePool, clock: any WallClock, realClock: any WallClock, log: Log,
-        metrics: Metrics, silentAfter: Duration, every: Duration = .seconds(15)
+        metrics: Metrics, silentAfter: Duration
     ) {
         self.pool = pool
         self.clock = clock
         self.log = log
         self.metrics = metrics
         self.silentAfter = silentAfter
-        self.every = every
         read = ReadFigures([.ages], metrics: metrics, realClock: realClock)
         metrics.declareGauge(
             "repricer_notification_newest_age_seconds",
@@ -45,10 +43,10 @@ package struct StalenessGauges: Service {
     package func run() async throws {
         await Rounds(
             log: log, level: .warning, failure: "ages of what was heard are not read; trying again",
-            failureWait: every, count: { metrics.increment("repricer_figures_failures_total") }
+            failureWait: Self.every, count: { metrics.increment("repricer_figures_failures_total") }
         ).run {
             try await refresh()
-            return every
+            return Self.every
         }
     }
 

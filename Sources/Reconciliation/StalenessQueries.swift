@@ -7,7 +7,6 @@ package enum StalenessQueries {
         package var newestNotificationAt: Int64?
         package var oldestUnfoldedAt: Int64?
         package var historyReadThrough: Int64?
-        package var historyWindowStart: Int64?
         package var silentChanges: Int64
         package var openChecks: Int64
     }
@@ -64,7 +63,7 @@ package enum StalenessQueries {
             -- name: staleness
             SELECT (SELECT max(received_at) FROM repricer.notification_ids) AS newest,
                 (SELECT min(received_at) FROM repricer.inbox WHERE error IS NULL) AS unfolded,
-                h.read_through, h.window_start,
+                h.read_through,
                 (SELECT count(*) FROM (\(fragment: silent(now: now, margin: margin))) s
                     WHERE \(uuid: batchID)::uuid IS NULL OR s.batch_id = \(uuid: batchID)::uuid) AS silent,
                 (SELECT count(*) FROM repricer.status_checks WHERE done_at IS NULL) AS checks
@@ -75,7 +74,6 @@ package enum StalenessQueries {
             newestNotificationAt: row.millisecondsOrNil("newest"),
             oldestUnfoldedAt: row.millisecondsOrNil("unfolded"),
             historyReadThrough: row.millisecondsOrNil("read_through"),
-            historyWindowStart: row.millisecondsOrNil("window_start"),
             silentChanges: row.int64("silent"), openChecks: row.int64("checks"))
     }
 }

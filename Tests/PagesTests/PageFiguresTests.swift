@@ -289,7 +289,7 @@ import Testing
         #expect(
             cards == [
                 "Change a month | +14.00 USD | if everybody stays; 8 of 20 rows are in it",
-                "At risk a month | 9.99 USD | if nobody agrees who must; dependents counted in; 8 of 20 rows are in it",
+                "At risk a month | 9.99 USD to 39.96 USD | if nobody agrees who must; the more where also those must of whom it is not known; dependents counted in; 8 of 20 rows are in it",
                 "Consent required | 5 | of 20 rows",
                 "Consent not known | 9 | rows that may have to agree; sent as if required",
                 "First call by | 3 Apr 2026, 00:00 UTC | 0 must leave within a day, 5 within a week",
@@ -356,7 +356,7 @@ import Testing
             #expect(
                 Array(page.cards.prefix(2)) == [
                     "Change a month | +600 MXN | if everybody stays, in MXN",
-                    "At risk a month | 999 MXN | if nobody agrees who must; dependents counted in",
+                    "At risk a month | 999 MXN to 1,998 MXN | if nobody agrees who must; the more where also those must of whom it is not known; dependents counted in",
                 ])
         }
     }

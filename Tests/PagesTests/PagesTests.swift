@@ -116,16 +116,18 @@ import Testing
         let connection = try await TestDatabase.connect()
         try await connection.script(
             """
-            INSERT INTO repricer.mass_extensions (extension_id, product_id, extend_by_days, reason_code, submitted_by,
-                submitted_at, eligible_count)
-            VALUES ('019a0000-0000-7000-8000-000000000001', 'generic <x>', 7, 3, 'ana', '2026-03-01Z', 1)
+            INSERT INTO repricer.mass_extensions (extension_id, product_id, storefronts, extend_by_days, reason_code, note,
+                submitted_by, submitted_at, eligible_count)
+            VALUES ('019a0000-0000-7000-8000-000000000001', 'generic <x>', '{CHE,JPN}', 7, 3, 'outage <y>', 'ana',
+                '2026-03-01Z', 1)
             """)
         await connection.close()
         try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
             let text = try await PagesHarness.whole("/", ask)
             #expect(
                 text.contains(
-                    "the extension of all of generic &lt;x&gt; by 7 days, requested by ana"))
+                    "the extension of 1 subscription of generic &lt;x&gt; in CHE, JPN by 7 days, requested by ana (outage &lt;y&gt;)"
+                ))
             #expect(text.contains("repricer approve 019a0000-0000-7000-8000-000000000001"))
         }
     }

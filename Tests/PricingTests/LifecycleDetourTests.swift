@@ -125,6 +125,17 @@ private typealias Story = LifecycleStory
         #expect(Lifecycle.nameToday(of: "B", after: events) == nil)
     }
 
+    /// Retention drops the statements, and the facts keep the renames.
+    @Test func nameToday_whereTheRenameIsDropped_isThatOfTheFacts() {
+        func known(_ from: String, _ to: String) -> SubscriptionFacts.FormerName {
+            .init(from: from, to: to, at: Story.bought.key.signedAt, transactionID: nil)
+        }
+        let names = [known("A", "A2"), known("A2", "A3"), known("C", "B")]
+
+        #expect(Lifecycle.nameToday(of: "A", after: [], known: names) == "A3")
+        #expect(Lifecycle.nameToday(of: "B", after: [], known: names) == nil)
+    }
+
     @Test func rename_ofADependentWhoseCancellationIsOpen_isADiscrepancyForAPerson() {
         let bought = Story.event(
             0, "SUBSCRIBED", charged: [Story.charged(), Story.charged("B", price: 3990)],

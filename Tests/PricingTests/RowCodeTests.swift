@@ -43,7 +43,7 @@ struct RowCodeTests {
     static let cases = [
         Case("nothing wrong", nil),
         Case("other currency", .currencyMismatch, row: .make(currency: "EUR")),
-        Case("currency not sent", nil) { $0.currency = nil },
+        Case("currency not sent", .unknownSubscription) { $0.currency = nil },
         Case("other storefront", .storefrontMismatch, row: .make(storefront: "CAN")),
         Case("same storefront", nil, row: .make(storefront: "USA")),
         Case("no such item", .unknownItem, row: .make(sku: "NONE")),

@@ -299,6 +299,29 @@ struct SiblingTests {
         #expect(counted == item.counts)
     }
 
+    /// Agreed elsewhere, and no increase by Apple's word: once it is charged it counts, so it does before. What a decrease,
+    /// an offer or another currency makes of the price does not.
+    @Test func higherPriceThatRenews_withoutAnIncrease_countsFromItsRenewalOn() {
+        func known(_ change: (inout SubscriptionFacts) -> Void) -> [EarlierIncrease] {
+            let facts = SubscriptionFacts.make {
+                $0.edit("OTHER") { $0.renewalPrice = 4200 }
+                $0.signedAt = at("2026-11-23T00:00:00Z")
+                change(&$0)
+            }
+            return shown(facts, now: "2026-11-23T00:00:00Z")
+        }
+
+        let raised = known { _ in }
+
+        #expect(raised.map(\.sku) == ["OTHER"])
+        #expect(
+            raised.map(\.at) == [SubscriptionFacts.make().renewals(from: Self.first)?.renewal(0)])
+        #expect(known { $0.edit("OTHER") { $0.renewalPrice = 10 } }.isEmpty)
+        #expect(known { $0.edit("OTHER") { $0.renews = false } }.isEmpty)
+        #expect(known { $0.renewalCurrency = "EUR" }.isEmpty)
+        #expect(known { $0.renewalPeriod = "P1Y" }.isEmpty)
+    }
+
     /// Weekly: the increase of the next renewal brings consent to the one that is scheduled, so that it needs a week's
     /// notice and no longer the fourth renewal.
     @Test func increase_thatIsScheduled_isDatedAfterThoseThatAppleShowsBeforeIt() {

@@ -34,6 +34,14 @@ private let wordLengthMax = 200
 extension JSONNode {
     var storableText: String? { text.map(storable) }
 
+    /// The `appAccountToken` of a customer. What is no UUID, or is all zeros, names none: two subscriptions that bear it
+    /// would otherwise count as one customer's ("appAccountToken" of Create a Subscription may be an empty string).
+    var customerToken: String? {
+        guard let text = storableText, text.isUUID, text.contains(where: { $0 != "0" && $0 != "-" })
+        else { return nil }
+        return text
+    }
+
     /// A name that is one word wherever Apple writes it, cut to what an index takes beside another column. The raw
     /// JWS keeps the rest.
     var word: String? {

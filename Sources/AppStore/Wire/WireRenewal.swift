@@ -20,7 +20,7 @@ struct WireRenewal: WireObject {
         statement.renewalAt = json["renewalDate"]?.instant
         statement.recentSubscriptionStartAt = json["recentSubscriptionStartDate"]?.instant
         statement.currency = json["currency"]?.storableText
-        statement.appAccountToken = json["appAccountToken"]?.storableText
+        statement.appAccountToken = json["appAccountToken"]?.customerToken
         statement.consistencyToken = commerce?["consistencyToken"]?.storableText
         statement.period = commerce?["period"]?.storableText
         statement.autoRenewProductID = json["autoRenewProductId"]?.storableText

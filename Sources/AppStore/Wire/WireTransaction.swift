@@ -20,11 +20,10 @@ struct WireTransaction: WireObject {
 
     var statement: TransactionStatement {
         let commerce = json["advancedCommerceInfo"]
-        var statement = TransactionStatement(
-            items: commerce?["items"]?.elements?.compactMap(Self.item) ?? [])
+        var statement = TransactionStatement(items: Self.items(commerce?["items"]))
         statement.transactionID = json["transactionId"]?.storableText
         statement.productID = json["productId"]?.storableText
-        statement.appAccountToken = json["appAccountToken"]?.storableText
+        statement.appAccountToken = json["appAccountToken"]?.customerToken
         statement.ownershipType = json["inAppOwnershipType"]?.storableText
         statement.purchasedAt = json["purchaseDate"]?.instant
         statement.originalPurchaseAt = json["originalPurchaseDate"]?.instant
@@ -42,6 +41,14 @@ struct WireTransaction: WireObject {
         statement.appTransactionID = json["appTransactionId"]?.storableText
         statement.details = SignedDetails(json, SignedDetails.ofTransaction)
         return statement
+    }
+
+    /// The items. None also where one item is unreadable, because an item that only seems to be missing would count as
+    /// declined. `WireShape` reports it.
+    private static func items(_ list: JSONNode?) -> [StatementItem] {
+        guard let listed = list?.elements else { return [] }
+        let items = listed.compactMap(item)
+        return items.count == listed.count ? items : []
     }
 
     private static func item(_ json: JSONNode) -> StatementItem? {

@@ -131,32 +131,17 @@ enum ReprocessQueries {
         """
     }
 
-    /// Puts a notification into the inbox as if it had just arrived, and deletes the statement that was read of it
-    /// before. Its subscription then counts as folded to the end of time, so that whatever comes next is late and
-    /// makes it fold from the beginning. The caller holds the locks of `id` and of the subscription that the
-    /// notification was about before.
+    /// Puts a notification into the inbox as if it had just arrived. The statement that was read of it before stays until
+    /// its fold replaces it, so that no fold in between misses a part of the story; only a subscription that it is not
+    /// about any more loses it at once. Both subscriptions then count as folded to the end of time, so that whatever
+    /// comes next is late and makes them fold from the beginning. The caller holds their locks.
     static func requeue(
         _ candidate: Candidate, under id: String, signedAtMilliseconds: Int64?
     ) -> [SQL] {
         let uuid = candidate.stored.notificationUUID
-        let ids = Array(Set([candidate.stored.originalTransactionID, id].compactMap { $0 }))
-        return [
-            """
-            -- name: forgetStatement
-            WITH forgotten AS (
-                DELETE FROM repricer.subscription_events
-                WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
-                    AND evidence_id = \(uuid)
-                    AND source IN ('notification', 'legacy')
-                RETURNING *
-            ), marked AS (
-                INSERT INTO repricer.stale_figures (original_transaction_id, bucket)
-                SELECT original_transaction_id, bucket FROM forgotten
-            )
-            INSERT INTO repricer.subscription_event_versions
-            SELECT f.*, n.at FROM forgotten f CROSS JOIN (SELECT repricer.recording_instant() AS at) n
-            ON CONFLICT DO NOTHING
-            """,
+        let former = candidate.stored.originalTransactionID.flatMap { $0 == id ? nil : $0 }
+        let ids = [former, id].compactMap { $0 }
+        return (former.map { [EventQueries.forgetting([$0], uuids: [uuid])] } ?? []) + [
             """
             -- name: unfoldSubscriptions
             UPDATE repricer.subscriptions
@@ -164,19 +149,24 @@ enum ReprocessQueries {
             WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
                 AND folded_signed_at IS NOT NULL
             """,
-            """
-            -- name: takeOutOfInbox
-            DELETE FROM repricer.inbox
-            WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
-                AND notification_uuid = \(uuid)
-            """,
+            takeOut(uuid, of: ids),
             """
             -- name: putIntoInbox
             INSERT INTO repricer.inbox
-                (original_transaction_id, bucket, notification_uuid, received_at, signed_at)
+                (original_transaction_id, bucket, notification_uuid, received_at, signed_at, is_reread)
             VALUES (\(id), \(Bucket.of(id))::smallint, \(uuid), \(timestamp: candidate.stored.receivedAt),
-                \(timestamp: signedAtMilliseconds))
+                \(timestamp: signedAtMilliseconds), true)
             """,
         ]
+    }
+
+    /// Takes a notification out of the inbox of these subscriptions, of which today's code reads no statement.
+    static func takeOut(_ uuid: String, of ids: [String]) -> SQL {
+        """
+        -- name: takeOutOfInbox
+        DELETE FROM repricer.inbox
+        WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
+            AND notification_uuid = \(uuid)
+        """
     }
 }

@@ -192,6 +192,13 @@ package struct Projector: Service {
         _ notifications: [EventQueries.Waiting], on connection: isolated DatabaseConnection
     ) throws -> Outcome {
         let (events, faults) = decode(notifications)
+        let reread = notifications.filter(\.isReread)
+        if !reread.isEmpty {
+            _ = try connection.query(
+                EventQueries.forgetting(
+                    Set(reread.map(\.originalTransactionID)).sorted(),
+                    uuids: reread.map(\.notificationUUID)))
+        }
         try SubscriptionFolder.fold(events, on: connection)
         let done = EventQueries.deleteWaiting(
             Set(events.map(\.originalTransactionID)).sorted(),

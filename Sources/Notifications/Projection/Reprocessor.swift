@@ -88,6 +88,7 @@ package struct Reprocessor: Sendable {
             let subscriptions = Set(items.flatMap { $0.subscriptions(isForced: isForced) }).sorted()
             try SubscriptionQueries.create(subscriptions, on: connection)
             try SubscriptionQueries.lock(subscriptions, on: connection)
+            try withdraw(items, isForced: isForced, on: connection)
             var statements: [DatabaseStatement] = []
             for item in items {
                 if item.verdict(isForced: isForced) == .damaged {
@@ -101,6 +102,23 @@ package struct Reprocessor: Sendable {
             if !statements.isEmpty { _ = try connection.pipeline(statements) }
             return page
         }
+    }
+}
+
+/// Takes back the statements of notifications of which today's code reads none, and folds their subscriptions without
+/// them.
+private func withdraw(
+    _ items: [Item], isForced: Bool, on connection: isolated DatabaseConnection
+) throws {
+    let idle = items.filter { $0.verdict(isForced: isForced) == .corrected && !$0.isWork }
+    for items in Bucket.groups(idle, of: { $0.candidate.stored.originalTransactionID ?? "" }) {
+        let ids = Set(items.compactMap(\.candidate.stored.originalTransactionID)).sorted()
+        guard !ids.isEmpty else { continue }
+        let uuids = items.map(\.candidate.stored.notificationUUID)
+        _ = try connection.pipeline(uuids.map { ReprocessQueries.takeOut($0, of: ids) })
+        let forgotten = try connection.query(EventQueries.forgetting(ids, uuids: uuids))
+            .map { try $0.text("original_transaction_id") }
+        if !forgotten.isEmpty { try SubscriptionFolder.foldAnew(forgotten, on: connection) }
     }
 }
 
@@ -180,7 +198,9 @@ private struct Item {
         case .requeued:
             [candidate.stored.originalTransactionID, reading?.originalTransactionID]
                 .compactMap { $0 }
-        case .corrected, .unchanged, .damaged: []
+        // Where it is a statement no more, the fold goes without it.
+        case .corrected: isWork ? [] : [candidate.stored.originalTransactionID].compactMap { $0 }
+        case .unchanged, .damaged: []
         }
     }
 

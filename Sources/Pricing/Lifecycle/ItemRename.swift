@@ -14,12 +14,17 @@ package struct ToldRename: Hashable, Sendable {
 
 extension Lifecycle {
     /// The name of an item after all statements about its subscription, in the order of folding; nil where none
-    /// renamed it.
-    package static func nameToday(of sku: String, after events: [SubscriptionEvent]) -> String? {
+    /// renamed it. `known` are the renames that its facts keep: of those, the statements may have been dropped.
+    package static func nameToday(
+        of sku: String, after events: [SubscriptionEvent], known: [SubscriptionFacts.FormerName] = []
+    ) -> String? {
         var state = SubscriptionState(originalTransactionID: "", changes: [])
         _ = fold(events, into: &state)
         var name = sku
         for told in state.renames where told.rename.from == name { name = told.rename.to }
+        if name == sku {
+            for told in known where told.from == name { name = told.to }
+        }
         return name == sku ? nil : name
     }
 }

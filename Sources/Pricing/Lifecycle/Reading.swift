@@ -70,8 +70,9 @@ struct Reading {
     var isRevoked: Bool {
         if event.type == "REFUND_REVERSED" { return false }
         if event.type == "REVOKE" || event.status == 5 { return true }
-        // A status outweighs the mark on the transaction, because only a part of it may be refunded.
-        guard event.type == "REFUND" || event.status == nil else { return false }
+        // A status outweighs the mark on the transaction, because only a part of it may be refunded, and the subscription
+        // goes on.
+        guard event.status == nil else { return false }
         return runningTransaction?.revokedAt != nil
     }
 

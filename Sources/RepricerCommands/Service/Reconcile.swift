@@ -80,7 +80,8 @@ extension Commands {
         guard let error = failure as? ReconcileError else { return failure }
         switch error {
         case .storeAway, .databaseAway: return CommandFailure(.unavailable, "\(error)")
-        case .refused, .brokenAnswer, .outdated: return CommandFailure(.failed, "\(error)")
+        case .refused, .untaken, .brokenAnswer, .outdated:
+            return CommandFailure(.failed, "\(error)")
         case .leaseLost: return CommandFailure(.conflict, "\(error)")
         }
     }

@@ -59,7 +59,7 @@ import Testing
     @Test(arguments: [4990, 10990])
     func elsewhere_parentBoughtAgainBeforeTheCall_isAPersons(price: Int64) async throws {
         let harness = try await Harness.make()
-        let store = harness.cancellingStore()
+        let store = harness.cancellingStore(items: ["1": ["A", "B"], "2": ["FAR"]])
         let canceller = harness.canceller(store)
         try await harness.subscribe("1", items: ["A", "B"])
         try await harness.subscribe("2", items: ["FAR"])
@@ -88,6 +88,18 @@ import Testing
         #expect(
             try await harness.dependentDetail()
                 == "the customer has its parent A again, which renews; not cancelled")
+        await harness.close()
+    }
+
+    /// No notification told that the customer has the parent again: its status does, which is read before the call.
+    @Test func elsewhere_parentBoughtAgainUntold_isAPersons() async throws {
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore(items: ["1": ["A", "B"], "2": ["FAR"]])
+
+        try await harness.run(harness.canceller(store), rounds: 3)
+
+        #expect(store.calls.isEmpty)
+        #expect(try await harness.dependents() == ["2/FAR discrepancy"])
         await harness.close()
     }
 

@@ -47,6 +47,84 @@ import Testing
         await harness.delivery.close()
     }
 
+    /// As the watch does for each halt; only the service's own function may.
+    private static func putBack(_ what: String) async throws -> [String] {
+        let owner = try await TestDatabase.connect()
+        let rows = try await owner.query(
+            """
+            SELECT repricer.put_back_\(unsafe: what)(h, now(), 100)::text AS text FROM repricer.put_backs h
+            """)
+        await owner.close()
+        return try rows.map { try $0.text("text") }
+    }
+
+    /// A few that are refused rightly would halt their kind again and again, and never end.
+    @Test func extension_thatIsRefusedAgainWithItsCode_isPutBackOnce() async throws {
+        let harness = try await ExtensionHarness.make([])
+        try await harness.subscribe("1")
+        try await harness.requestOne("1", 1)
+        try await harness.delivery.write(
+            "SELECT repricer.note_put_back('extension', NULL, '4030004', now() - interval '1 hour')"
+        )
+        func refuse(_ code: String) async throws -> [String] {
+            try await harness.delivery.write(
+                """
+                UPDATE repricer.extension_requests SET state = 'refused', settled_by = 'answer',
+                    code = \(code)::text, settled_at = now()
+                """)
+            return try await Self.putBack("extensions")
+        }
+
+        let first = try await refuse("4030004")
+        let again = try await refuse("4030004")
+        let other = try await refuse("4030005")
+
+        #expect(first == ["1"])
+        #expect(again == ["0"])
+        #expect(other == ["1"])
+        await harness.delivery.close()
+    }
+
+    @Test func cancellation_thatIsRefusedAgainWithItsCode_isPutBackOnce() async throws {
+        let harness = try await Harness.declined()
+        try await harness.write(
+            "SELECT repricer.note_put_back('cancel', NULL, '4030010', now() - interval '1 hour')")
+        func refuse(_ code: String) async throws -> [String] {
+            try await harness.write(
+                """
+                UPDATE repricer.dependent_cancellations SET state = 'discrepancy', settled_at = now(),
+                    detail = 'Cancel a Subscription was refused with ' || \(code)::text
+                """)
+            return try await Self.putBack("cancellations")
+        }
+
+        let first = try await refuse("4030010")
+        let again = try await refuse("4030010")
+
+        #expect(first == ["1"])
+        #expect(again == ["0"])
+        await harness.close(isTamperedWith: true)
+    }
+
+    /// What price changes are refused for halts them alone.
+    @Test(arguments: [("4030010 refused", true), ("401 our key", false)])
+    func recoveredKind_endsItsPutBack_unlessTheKeyIsRefused(
+        reason: String, isEnded: Bool
+    ) async throws {
+        let harness = try await Harness.make()
+        try await harness.write(
+            "SELECT repricer.halt_kind('extension', now(), '4030004 no', now()), repricer.halt_service(now(), \(reason)::text, 'price_change', now())"
+        )
+
+        try await harness.write("SELECT repricer.recover_kind('extension', now())")
+
+        #expect(
+            try await harness.texts(
+                "SELECT (ended_until IS NOT NULL)::text AS text FROM repricer.put_backs WHERE kind = 'extension'"
+            ) == ["\(isEnded)"])
+        await harness.close(isTamperedWith: true)
+    }
+
     /// One alone is parked: at once, after two minutes, after four more, then eight.
     @Test func cancelRefusedForReasonsThatNobodyKnows_waitsTwiceAsLongEachTime() async throws {
         let harness = try await Harness.declined()

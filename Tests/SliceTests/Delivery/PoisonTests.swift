@@ -174,7 +174,7 @@ extension DeliveryHarness {
     /// can't be stored.
     func receive(
         _ uuid: String, of id: String, at: Int64 = 1, type: String = "SUBSCRIBED",
-        transaction more: String = "", renewal: String? = nil
+        subtype: String? = "INITIAL_BUY", transaction more: String = "", renewal: String? = nil
     ) async throws {
         let transaction = Self.jws(
             """
@@ -190,14 +190,14 @@ extension DeliveryHarness {
             } ?? ""
         let payload = Self.jws(
             """
-            {"notificationType":"\(type)","subtype":"INITIAL_BUY","notificationUUID":"\(uuid)","signedDate":\(at * 1000),
+            {"notificationType":"\(type)",\(subtype.map { "\"subtype\":\"\($0)\"," } ?? "")"notificationUUID":"\(uuid)","signedDate":\(at * 1000),
             "data":{"status":1,"signedTransactionInfo":"\(transaction)"\(renewalInfo)}}
             """)
         let stored = try await NotificationStore(pool: service).storeArrivals(
             [
                 Arrival(
                     notificationUUID: uuid, signedAtMilliseconds: at * 1000, type: type,
-                    subtype: "INITIAL_BUY", originalTransactionID: id, understood: true,
+                    subtype: subtype, originalTransactionID: id, understood: true,
                     evidence: .whole(payload))
             ], receivedAt: now.milliseconds)
         #expect(stored == [true])

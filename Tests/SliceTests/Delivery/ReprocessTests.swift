@@ -1,11 +1,11 @@
 import AppStore
 import Postgres
-import Pricing
 import ServiceKit
 import TestSupport
 import Testing
 
 @testable import Notifications
+@testable import Pricing
 
 /// An upgrade knows more than the version that stored: `reprocess` reads the evidence anew.
 @Suite(.database) struct ReprocessTests {
@@ -162,6 +162,64 @@ import Testing
         #expect(try await harness.count("subscription_events") == 5)
         #expect(try await harness.count("charges") == 1)
         await harness.close()
+    }
+
+    /// Each fold in between knows the whole story: no charge is taken back and told again.
+    @Test func reprocess_whileOtherStatementsAreFolded_losesNoPartOfTheStory() async throws {
+        let harness = try await Harness.make()
+        for number in 1...5 { try await harness.receive("n-\(number)", of: "1", at: Int64(number)) }
+        #expect(try await fold(harness) == 5)
+        let money = try await harness.count("money_entries")
+
+        #expect(try await reprocess(harness, all: true).requeued == 5)
+        let meanwhile = try await harness.count("subscription_events")
+        try await harness.tell(
+            SubscriptionEvent(
+                key: .init(signedAt: harness.now, evidenceID: "a-status"), source: .status,
+                originalTransactionID: "1", status: 1))
+        var limits = Projector.Limits()
+        limits.notificationsPerFold = 2
+        let pieces = Projector(
+            pool: harness.service, log: .silent, metrics: Metrics(), limits: limits)
+        while try await pieces.foldOnce() > 0 {}
+
+        #expect(meanwhile == 5)
+        #expect(try await harness.count("subscription_events") == 6)
+        #expect(money > 0)
+        #expect(try await harness.count("money_entries") == money)
+        #expect(try await harness.count("subscriptions WHERE folded_signed_at > '9000-01-01'") == 0)
+        await harness.close()
+    }
+
+    /// What is read as no statement today is folded no more.
+    @Test func reprocess_ofWhatIsNoStatementToday_takesItBack() async throws {
+        let harness = try await Harness.make()
+        try await harness.receive("n", of: "1", at: 1)
+        try await harness.receive("test", of: "1", at: 2, type: "TEST", subtype: nil)
+        try await leave("DELETE FROM repricer.inbox WHERE notification_uuid = 'test'")
+        #expect(try await fold(harness) == 1)
+        try await leave(
+            """
+            INSERT INTO repricer.subscription_events
+                (original_transaction_id, signed_at, evidence_id, source, type, statement, bucket)
+            SELECT original_transaction_id, signed_at + interval '1 second', 'test', source, 'SUBSCRIBED',
+                jsonb_set(statement, '{transaction,storefront}', '"XXX"'), bucket
+            FROM repricer.subscription_events
+            """)
+        try await leave("UPDATE repricer.subscriptions SET storefront = 'XXX'")
+        try await leave(
+            """
+            UPDATE repricer.notifications SET type = 'SUBSCRIBED', original_transaction_id = '1'
+            WHERE notification_uuid = 'test'
+            """)
+
+        let summary = try await reprocess(harness, all: true)
+        while try await fold(harness) > 0 {}
+
+        #expect(summary.corrected == 1)
+        #expect(try await harness.count("subscription_events") == 1)
+        #expect(try await harness.count("subscriptions WHERE storefront = 'USA'") == 1)
+        await harness.close(isTamperedWith: true)
     }
 
     /// A V1 notification as the receiver keeps it; `type` is what an older version made of it.

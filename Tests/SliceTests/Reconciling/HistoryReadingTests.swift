@@ -333,6 +333,47 @@ import Testing
         await harness.close()
     }
 
+    /// What failed is due again within the minute, and not after a whole interval.
+    @Test func runThatFails_isDueAgainSoon() async throws {
+        let harness = try await Harness.make()
+        let history = ScriptedHistory(faults: [0: .refused(403)])
+        let service = ReconcileService(
+            harness.reconciler(history, ScriptedIntake()), every: .seconds(900))
+
+        guard case .failed = try await service.runIfDue() else {
+            return #expect(Bool(false), "the first run fails")
+        }
+        let atOnce = try await service.runIfDue()
+        harness.clock.advance(by: .seconds(31))
+        let soon = try await service.runIfDue()
+        harness.clock.advance(by: .seconds(31))
+        let again = try await service.runIfDue()
+
+        #expect(atOnce == .notOurs)
+        guard case .ran = soon else { return #expect(Bool(false), "\(soon)") }
+        #expect(again == .notOurs)
+        await harness.close()
+    }
+
+    /// Where every notification is refused, our settings are wrong, and nobody would read those days again.
+    @Test(arguments: [(9, true), (10, false), (45, false)])
+    func notificationsThatAreAllRefused_areNotPassedOver(count: Int, isPassed: Bool) async throws {
+        let harness = try await Harness.make()
+        let entries = (0..<count).map {
+            ScriptedHistory.Entry(
+                payload: "forged-\($0)", at: harness.now.milliseconds - 60_000 - Int64($0))
+        }
+        let history = ScriptedHistory(entries)
+
+        let run = try await harness.reconciler(history, ScriptedIntake()).runOnce()
+
+        let failure = try #require(run).failure.map { "\($0)" }
+        #expect((failure == nil) == isPassed, "\(failure ?? "-")")
+        #expect((try await harness.position().readThrough != nil) == isPassed)
+        if !isPassed { #expect(failure?.contains("jws_chain") == true) }
+        await harness.close()
+    }
+
     @Test func schedule_overAllReplicas_runsOnceAnInterval() async throws {
         let harness = try await Harness.make()
         let history = ScriptedHistory()
