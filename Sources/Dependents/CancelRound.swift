@@ -241,8 +241,11 @@ struct CancelRound: Sendable {
             connection -> (Claim?, CrossSubscriptionDependent.Discrepancy?) in
             let ids = parents.union([target]).sorted()
             try SubscriptionQueries.lock(ids, on: connection)
-            try SubscriptionFolder.fold(
-                events.filter { ids.contains($0.originalTransactionID) }, on: connection)
+            // A statement is about one bucket.
+            let told = events.filter { ids.contains($0.originalTransactionID) }
+            for events in Bucket.groups(told, of: \.originalTransactionID) {
+                try SubscriptionFolder.fold(events, on: connection)
+            }
             guard try DependentQueries.isStillRequested(open, on: connection) else {
                 return (nil, nil)
             }

@@ -463,6 +463,7 @@ private struct ApprovalView {
                 "Waves",
                 [.text("Wave"), .text("Rows of"), .number("Rows"), .text("Released")], waves
             ).html
+            + (waves.isEmpty ? .none : "<p class=\"note\">Waves: \(WavePlan.datesNote).</p>\n")
     }
 
     private var refused: HTMLTable {

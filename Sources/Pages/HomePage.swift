@@ -87,11 +87,15 @@ private struct Home {
 
     // MARK: What needs somebody
 
+    /// What stands still comes before what waits for a decision.
     var notices: [Notice] {
-        [undelivered?.notice].compactMap(\.self) + everything.notices + batches.flatMap(notices)
+        let all =
+            [undelivered?.notice].compactMap(\.self) + everything.notices
+            + batches.flatMap(notices)
             + extensions.map(\.notice)
             + storefronts.map { $0.notice(inBatch: batches) }
             + figures.waitingWaves.map(\.notice)
+        return all.filter { $0.kind == .alarm } + all.filter { $0.kind != .alarm }
     }
 
     private func notices(_ batch: BatchQueries.Batch) -> [Notice] {

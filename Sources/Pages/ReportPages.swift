@@ -187,10 +187,15 @@ extension Site {
         if isPart { table.rows.reverse() }
         let asOf: HTML =
             filter.asOf.map { " As it was known at \(.time($0)), late news left out." } ?? .none
+        let parts = [
+            filter.currency.map { "currency \($0)" }, filter.storefront.map { "storefront \($0)" },
+        ].compactMap(\.self)
+        // On paper the form is not shown.
+        let only: HTML = parts.isEmpty ? .none : " Only \(parts.joined(separator: ", "))."
         return .page(
             Page(
                 title: name.title,
-                lead: "<p class=\"lead\">\(HTML.prose(described.lead))\(asOf)</p>\n",
+                lead: "<p class=\"lead\">\(HTML.prose(described.lead))\(asOf)\(only)</p>\n",
                 body: section("What is shown", form.html)
                     + section(
                         "Rows",

@@ -38,6 +38,10 @@ package struct WavePlan: Hashable, Sendable {
 
     package let waves: [Wave]
 
+    /// What a forecast of a batch with waves does not know.
+    package static let datesNote =
+        "dates and consent are forecast as if every wave went at once; each row is judged anew when its wave is released"
+
     /// The wave of a row, from 1 on; nil where none takes it.
     package func wave(ofSubscription id: String, storefront: String?) -> Int? {
         let point = waves.contains { $0.part.share != nil } ? Self.point(of: id) : 0

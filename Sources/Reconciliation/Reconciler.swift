@@ -200,7 +200,8 @@ package struct Reconciler: Sendable {
     private func fold(into summary: inout Summary) async throws {
         let projector = Projector(
             pool: dependencies.pool, log: dependencies.log, metrics: dependencies.metrics)
-        guard let last = try await dependencies.pool.read({ try EventQueries.newestWaiting(on: $0) })
+        guard
+            let last = try await dependencies.pool.read({ try EventQueries.newestWaiting(on: $0) })
         else { return }
         for _ in 0..<dependencies.limits.foldRoundsMax {
             let folded = try await projector.foldOnce()

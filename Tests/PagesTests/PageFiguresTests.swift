@@ -114,6 +114,51 @@ import Testing
             let home = PageTables(try await PagesHarness.whole("/", ask))
             let row = try #require(home["Batches"].first { $0.first == "winter" })
             #expect(row[4...6].allSatisfy { $0 == bar }, "\(row)")
+            guard !bar.isEmpty else { return }
+            let page = PageTables(
+                try await PagesHarness.whole("/batches/\(PagesFixture.finished)", ask))
+            #expect(page.cards.prefix(3).allSatisfy { $0.contains("| \(bar) |") }, "\(page.cards)")
+        }
+    }
+
+    /// What the App Store has goes on, and somebody may want to take it back.
+    @Test func batch_thatIsAborted_saysWhatGoesOn_andWhatWasNotHeardOf() async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            "UPDATE repricer.batches SET state = 'aborted' WHERE batch_id = '\(PagesFixture.underWay)'"
+        )
+        let open = try await owner.query(
+            """
+            SELECT count(*) AS rows FROM repricer.price_changes
+            WHERE batch_id = \(uuid: PagesFixture.underWay) AND ended_at IS NULL
+            """
+        ).one().int64("rows")
+        await owner.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let page = PageTables(
+                try await PagesHarness.whole("/batches/\(PagesFixture.underWay)", ask))
+            let aborted = try #require(page.notices.first { $0.hasPrefix("Aborted:") })
+            #expect(aborted.contains("\(open) rows had been called before and go on"), "\(aborted)")
+            #expect(aborted.contains("repricer undo "))
+            #expect(page.notices.contains { $0.hasPrefix("Silence:") }, "\(page.notices)")
+        }
+    }
+
+    /// All of it is final, and none of it is done.
+    @Test func batch_ofWhichNothingWasSent_saysSo() async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET state = 'ineligible', reason = 'drifted'
+            WHERE batch_id = '\(PagesFixture.finished)'
+            """)
+        await owner.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let page = PageTables(
+                try await PagesHarness.whole("/batches/\(PagesFixture.finished)", ask))
+            #expect(page.notices.contains { $0.hasPrefix("Nothing was sent:") }, "\(page.notices)")
         }
     }
 

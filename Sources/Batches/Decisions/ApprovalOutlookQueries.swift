@@ -27,7 +27,7 @@ package enum ApprovalOutlookQueries {
     /// Rows that have not been sent, by when they may go and must go.
     package struct Due: Sendable, Equatable {
         package var unsent: Int64
-        /// The rows that may go at once.
+        /// The rows that may go at once: those of waves that wait may not.
         package var ready: Int64
         /// When the first of the other rows may go, in UTC milliseconds.
         package var nextAt: Int64?
@@ -46,14 +46,17 @@ package enum ApprovalOutlookQueries {
             """
             -- name: showDue
             SELECT count(*) AS unsent,
-                count(*) FILTER (WHERE c.send_after IS NULL OR c.send_after <= d.now) AS ready,
-                min(c.send_after) FILTER (WHERE c.send_after > d.now) AS next_at,
+                count(*) FILTER (WHERE (c.send_after IS NULL OR c.send_after <= d.now) AND d.is_in_turn) AS ready,
+                min(c.send_after) FILTER (WHERE c.send_after > d.now AND d.is_in_turn) AS next_at,
                 count(*) FILTER (WHERE \(fragment: TroubleQueries.isOverdue(now: now))) AS overdue,
                 min(c.send_by) FILTER (WHERE c.send_by >= d.now) AS first_send_by,
                 count(*) FILTER (WHERE c.send_by >= d.now AND c.send_by < d.now + interval '1 day') AS within_a_day,
                 count(*) FILTER (WHERE c.send_by >= d.now AND c.send_by < d.now + interval '7 days')
                     AS within_a_week
-            FROM repricer.price_changes c CROSS JOIN (SELECT \(timestamp: now)::timestamptz AS now) AS d
+            FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
+            -- The approval releases the first wave.
+            CROSS JOIN LATERAL (SELECT \(timestamp: now)::timestamptz AS now,
+                c.wave <= greatest(b.released_wave, 1) AS is_in_turn) AS d
             WHERE c.batch_id = \(uuid: batchID) AND c.stage IN ('awaiting_approval', 'queued')
                 AND c.state IN ('awaiting_approval', 'queued') AND NOT c.is_held_out
             """

@@ -16,7 +16,8 @@ extension Lifecycle {
     /// The name of an item after all statements about its subscription, in the order of folding; nil where none
     /// renamed it. `known` are the renames that its facts keep: of those, the statements may have been dropped.
     package static func nameToday(
-        of sku: String, after events: [SubscriptionEvent], known: [SubscriptionFacts.FormerName] = []
+        of sku: String, after events: [SubscriptionEvent],
+        known: [SubscriptionFacts.FormerName] = []
     ) -> String? {
         var state = SubscriptionState(originalTransactionID: "", changes: [])
         _ = fold(events, into: &state)

@@ -16,7 +16,7 @@ extension PlanSummary {
         let sections = [
             overview(density), short.consentText, short.moneyText,
             short.datesText + quotaText(density),
-            short.movesText, short.warningsText, withDetails ? "" : short.refusedText,
+            short.movesText, wavesText, short.warningsText, withDetails ? "" : short.refusedText,
         ]
         let end = definitionList([("plan hash", hash)])
         return FiguresText.joined(sections + (withDetails ? details : []), density) + end
@@ -74,8 +74,13 @@ extension PlanSummary {
                     at.map { (name: name, value: "\($0.text), \(which)") }
                 })
         ] + figures.detailTables + [
-            uncertain.table(Self.uncertainColumns), waves.table(Self.planWaveColumns), lateText,
+            uncertain.table(Self.uncertainColumns), lateText,
         ]
+    }
+
+    private var wavesText: String {
+        waves.isEmpty
+            ? "" : waves.table(Self.planWaveColumns) + wrapped("waves: " + WavePlan.datesNote)
     }
 
     private var lateText: String {

@@ -17,11 +17,17 @@ extension ApprovalFacts {
             figures: figures, money: money, isTerminal: isTerminal, density: density)
         let sections = [
             overview, short.consentText, short.moneyText, short.datesText + dueText,
-            short.movesText, waves.table(waveColumns(of: batch)),
+            short.movesText, wavesText,
             short.warningsText, withDetails ? "" : short.refusedText,
             policyText,
         ]
         return FiguresText.joined(sections + (withDetails ? figures.detailTables : []), density)
+    }
+
+    private var wavesText: String {
+        waves.isEmpty
+            ? ""
+            : waves.table(waveColumns(of: batch)) + wrapped("waves: " + WavePlan.datesNote)
     }
 
     private var overview: String {

@@ -22,8 +22,8 @@ final class PoisonedCancels: StatusCalls, CancelCalls {
 
     func heal() { isPoisoned.withLock { $0 = false } }
 
-    /// The first status is read before the call, and is sound.
-    private let sound = Mutex(1)
+    /// The first statuses, of both subscriptions, are read before the call, and are sound.
+    private let sound = Mutex(2)
 
     func checkStatus(transactionID: String) async -> StoreAnswer {
         let answer = await statuses.checkStatus(transactionID: transactionID)

@@ -1,4 +1,5 @@
 import Facts
+import Postgres
 import Reconciliation
 import ServiceKit
 import TestSupport
@@ -46,6 +47,28 @@ import Testing
 
         #expect(harness.calls.identifiers == [ExtensionHarness.id(1)])
         #expect(try await harness.callStates() == ["extended by answer"])
+        await harness.delivery.close()
+    }
+
+    /// It goes again under its identifier. Another one of the product would extend everybody twice.
+    @Test func forgottenMassExtension_cannotBeRejected() async throws {
+        let harness = try await ExtensionHarness.make([])
+        try await harness.subscribe("1")
+        try await harness.requestAll()
+        try await Self.restore(harness)
+
+        let error = await #expect(throws: DatabaseServerError.self) {
+            try await harness.delivery.approver.withConnection { connection in
+                _ = try await connection.query(
+                    "SELECT repricer.reject_extension(extension_id, 'no', now()) FROM repricer.mass_extensions"
+                )
+            }
+        }
+
+        #expect(
+            error?.description.contains("may have been called by the database that is lost") == true
+        )
+        #expect(try await harness.massStates() == ["queued"])
         await harness.delivery.close()
     }
 

@@ -343,6 +343,25 @@ import Testing
         await harness.delivery.close()
     }
 
+    /// An answer may leave out the new date, which a notification then tells: that is one extension.
+    @Test func extension_answeredWithoutItsDate_andTold_countsOnce() async throws {
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await harness.requestOne("1")
+        try await harness.work(harness.extender())
+        try await harness.delivery.write(
+            "UPDATE repricer.extension_requests SET effective_at = NULL WHERE state = 'extended'")
+        try await harness.tellExtended("1", days: 30, at: 1000)
+
+        let obstacle = try await ExtensionForecast.obstacle(
+            of: "1", now: harness.delivery.now.advanced(by: 2000),
+            pool: harness.delivery.submitter)
+
+        #expect(try await harness.callStates() == ["extended by answer"])
+        #expect(obstacle == nil)
+        await harness.delivery.close()
+    }
+
     @Test func third_withinAYear_isNotEligible() async throws {
         let harness = try await ExtensionHarness.make()
         try await harness.subscribe("1")
