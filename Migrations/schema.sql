@@ -6183,7 +6183,8 @@ BEGIN
         what := 'calls:' || v_kind;
         UPDATE service_controls SET halted_kinds = halted_kinds - v_kind;
         UPDATE put_backs h SET ended_until = coalesce(h.ended_until, p_at) WHERE h.batch_id IS NULL AND h.kind = v_kind
-            AND NOT EXISTS (SELECT FROM service_controls WHERE halted_at IS NOT NULL);
+            AND NOT EXISTS (SELECT FROM service_controls
+                WHERE halted_at IS NOT NULL AND (kind = 'price_change' OR starts_with(halted_reason, '401')));
         PERFORM append_audit(session_user::text, p_at, 'recover', what,
             json_build_object('halted_for', reason, 'because', 'nothing is left to call'));
         RETURN NEXT;

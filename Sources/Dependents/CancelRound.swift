@@ -99,7 +99,9 @@ struct CancelRound: Sendable {
         let ids = [open.originalTransactionID, target]
         let (isHeld, mustWait) = try await engine.pool.read {
             (
-                try DependentQueries.areHeld([open], on: $0),
+                // One call ends all of them.
+                try DependentQueries.areHeld(
+                    DependentQueries.falling(on: target, on: $0) + [open], on: $0),
                 try DependentQueries.hasCallInFlight(target, on: $0)
                     || DependentQueries.areUnread(ids, on: $0)
             )
@@ -127,16 +129,18 @@ struct CancelRound: Sendable {
         _ controls: ServiceControlQueries.Everything,
         _ out: CallsOut
     ) async throws {
-        guard var told = try await status(of: target, for: open, controls) else { return }
+        guard var told = try await status(of: target, for: open, on: target, controls) else {
+            return
+        }
         let falling = try await engine.pool.read {
             try DependentQueries.falling(on: target, on: $0)
         }
         let parents = Set(falling.map(\.originalTransactionID)).union([open.originalTransactionID])
-        guard try await mayAsk(parents.count) else {
-            return try await putOff(open, for: kind.notYetWait)
-        }
         for parent in parents.sorted() {
-            guard let more = try await status(of: parent, for: open, controls) else { return }
+            guard try await mayAsk() else { return try await putOff(open, for: kind.notYetWait) }
+            guard let more = try await status(of: parent, for: open, on: target, controls) else {
+                return
+            }
             told += more
         }
         guard let claim = try await claim(open, on: target, among: parents, told: told) else {
@@ -147,20 +151,40 @@ struct CancelRound: Sendable {
             probe: Probe(controls, kind.kind), out: out)
     }
 
+    /// Takes a permit for one more status. A silence is not waited out, because open calls wait for this round's end.
+    private func mayAsk() async throws -> Bool {
+        let source = kind.checkPermitSource
+        for _ in 0..<Self.leasesMax {
+            guard try await source.silenceLeft() == nil else { return false }
+            let permits = try await source.lease(1)
+            if permits.granted > 0 {
+                return try await source.take(
+                    from: permits, before: .now + engine.limits.checksWithin)
+            }
+            // At a low rate the next permit lies beyond what may be reserved.
+            try await source.pause(after: permits)
+        }
+        return false
+    }
+
+    private static let leasesMax = 5
+
     /// What the status of a subscription says; nil where there is no answer. Nothing is cancelled without the newest
-    /// statuses. The dependent is checked again.
+    /// statuses. The dependent is checked again. Where the status of another parent stays refused, that parent's own
+    /// dependent ends first.
     private func status(
-        of id: String, for open: DependentQueries.Open,
+        of id: String, for open: DependentQueries.Open, on target: String,
         _ controls: ServiceControlQueries.Everything
     ) async throws -> [SubscriptionEvent]? {
         let answer = await kind.store.checkStatus(transactionID: id)
         try await engine.heed(answer, of: id, for: .cancel, kind.checkPermitSource, controls)
         if let why = answer.whyUnreadable(id) {
-            if isBelieved(open, of: id) {
-                try await abandon(open, .unreadable(why))
-            } else {
+            let isTarget = id == target
+            guard isBelieved(open, of: id), isTarget || id == open.originalTransactionID else {
                 noteNoAnswer(open, why)
+                return nil
             }
+            try await abandon(open, .unreadable(isTarget ? why : "of the parent, \(why)"))
             return nil
         }
         guard case .answered(let words, _) = answer else {
@@ -169,21 +193,6 @@ struct CancelRound: Sendable {
         }
         try Task.checkCancellation()
         return words.statements
-    }
-
-    /// Takes permits for as many statuses. A silence is not waited out, because open calls wait for this round's end.
-    private func mayAsk(_ count: Int) async throws -> Bool {
-        let source = kind.checkPermitSource
-        let permits = try await source.lease(count)
-        guard permits.granted >= count else {
-            try await engine.pool.write(source.returnUnused(permits, used: 0))
-            return false
-        }
-        for _ in 0..<count {
-            let end = ContinuousClock.now + engine.limits.checksWithin
-            guard try await source.take(from: permits, before: end) else { return false }
-        }
-        return true
     }
 
     /// How many checks a definite answer may refuse before a person is asked. What was refused for minutes will be
@@ -251,7 +260,7 @@ struct CancelRound: Sendable {
             }
             let stored = try SubscriptionQueries.load(ids, on: connection)
             func hasParentBack(_ one: DependentQueries.Open) -> Bool {
-                stored[one.originalTransactionID]?.facts.renews(one.parentSKU) ?? false
+                stored[one.originalTransactionID]?.facts.isSetToRenew(one.parentSKU) ?? false
             }
             let falling = try DependentQueries.falling(on: target, on: connection)
                 .filter { parents.contains($0.originalTransactionID) && !hasParentBack($0) }

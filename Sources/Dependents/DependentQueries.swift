@@ -55,13 +55,13 @@ package enum DependentQueries {
         """
         d.state = 'requested' AND d.requested_at > '-infinity'
             AND (d.next_check_at IS NULL OR d.next_check_at <= \(timestamp: realNow))
-            AND NOT (d.is_cross_subscription
+            AND NOT (d.is_cross_subscription AND d.target_transaction_id IS NOT NULL
                 AND (\(held.isAll)::boolean OR d.batch_id = ANY (\(uuids: held.batchIDs))))
         """
     }
 
-    /// What holds the calls of dependents on other subscriptions back. Those are passed over, so that none that waits
-    /// for a person keeps another one waiting.
+    /// What holds the calls of dependents on other subscriptions back. Those that are placed are passed over, so that none
+    /// that waits for a person keeps another one waiting. The others are placed first: who falls with them must know.
     package struct Held: Sendable {
         var isAll = false
         var batchIDs: [String] = []

@@ -208,6 +208,7 @@ extension ExtensionQueries {
                         -- An answer may leave out the instant. Its notification then tells it.
                         AND CASE WHEN c.effective_at IS NULL
                             THEN e.outcome <> 'failed' AND e.told_at >= c.called_at - interval '5 minutes'
+                                AND e.told_at <= c.settled_at + interval '1 day'
                             ELSE e.renewal_at = c.effective_at END)
             """)
         var instants: [String: [Instant]] = [:]

@@ -54,6 +54,9 @@ extension TransactionStatement: StoredObject {
         try fields.field("appTransactionID", &appTransactionID)
         try fields.details("details", &details, SignedDetails.ofTransaction)
         try fields.field("items", &items)
+        var incomplete = isIncomplete ? true : Bool?.none
+        try fields.field("isIncomplete", &incomplete)
+        isIncomplete = incomplete ?? false
     }
 }
 

@@ -16,9 +16,10 @@ package enum SubscriptionFolder {
     ///   - changes: The changes of some subscriptions that were ever sent, as they were read under the lock. Those
     ///     of the others are read here.
     ///   - holdsCalls: The caller holds, and settles, the one call in flight of each subscription.
+    ///   - reread: Subscriptions of which a statement was taken out before, so that they fold from the beginning.
     @discardableResult
     package static func fold(
-        _ told: [SubscriptionEvent], areNew: Bool = false,
+        _ told: [SubscriptionEvent], areNew: Bool = false, reread: Set<String> = [],
         into stored: [String: SubscriptionQueries.Stored]? = nil,
         changes: [String: [TrackedChange]] = [:], holdsCalls: Bool = false,
         on connection: isolated DatabaseConnection
@@ -40,7 +41,7 @@ package enum SubscriptionFolder {
         let stored = try SubscriptionQueries.whole(
             (loaded.stored, loaded.unreadable.filter { byID[$0.key] != nil }))
         let late = byID.keys.sorted().filter { id in
-            isUnfolded(stored[id])
+            reread.contains(id) || isUnfolded(stored[id])
                 || SubscriptionFold.isLate(
                     byID[id, default: []], after: stored[id]?.foldedThrough,
                     known.changes[id] ?? [], stored[id]?.facts)
@@ -84,15 +85,20 @@ package enum SubscriptionFolder {
 
     /// Folds all statements of these subscriptions once more, because changes were added that no statement was about
     /// before.
+    ///
+    /// - Parameter isReread: A statement was taken out, perhaps the only one. Otherwise a subscription without any stays
+    ///   as it is.
     @discardableResult
     package static func foldAnew(
-        _ ids: [String], on connection: isolated DatabaseConnection
+        _ ids: [String], isReread: Bool = false, on connection: isolated DatabaseConnection
     ) throws -> [String: [TrackedChange]] {
         let (known, loaded) = try connection.ask(
             FoldQueries.knowing(of: ids), SubscriptionQueries.loading(ids))
+        let none = Dictionary(ids.map { ($0, [SubscriptionEvent]()) }) { first, _ in first }
+        let all = try EventQueries.all(ids, on: connection)
         return try write(
-            Dictionary(ids.map { ($0, []) }) { first, _ in first },
-            all: EventQueries.all(ids, on: connection), into: SubscriptionQueries.whole(loaded),
+            none, all: isReread ? all.merging(none) { told, _ in told } : all,
+            into: SubscriptionQueries.whole(loaded),
             known,
             holdsCalls: false, on: connection)
     }

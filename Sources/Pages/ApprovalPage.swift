@@ -234,7 +234,7 @@ private struct ApprovalView {
     private func riskWords(_ money: BatchFigures.Money) -> HTML {
         money.maybeAtRisk == .zero
             ? "if nobody agrees who must"
-            : "if nobody agrees who must; the more where also those must of whom it is not known"
+            : "if nobody agrees who must, and who may have to"
     }
 
     private var dueWords: HTML {

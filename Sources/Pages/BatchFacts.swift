@@ -90,9 +90,8 @@ struct BatchFacts: Sendable {
                     ? [] : TroubleQueries.moved(of: id, limit: listMax, on: connection),
                 ended: try BatchPageQueries.ended(of: id, limit: listMax, on: connection),
                 exceptions: try BatchPageQueries.exceptions(of: id, on: connection),
-                silent: try StalenessQueries.read(
-                    now: now, margin: silentAfter, of: id, on: connection
-                ).silentChanges,
+                silent: try StalenessQueries.silentChanges(
+                    of: id, now: now, margin: silentAfter, on: connection),
                 funnel: empty, money: empty, accuracy: empty, total: nil, countedAt: now)
         }
     }
@@ -107,7 +106,9 @@ struct BatchFacts: Sendable {
 
     /// The rows that were called, whatever became of them.
     var called: Int64 {
-        let unsent: Set<ChangeState> = [.awaitingApproval, .queued, .ineligible, .missed, .aborted]
+        let unsent: Set<ChangeState> = [
+            .awaitingApproval, .queued, .sending, .ineligible, .missed, .aborted,
+        ]
         return states.reduce(0) { sum, entry in
             let isSent = ChangeState(rawValue: entry.key).map { !unsent.contains($0) } ?? false
             return isSent ? sum + entry.value : sum

@@ -191,7 +191,9 @@ struct BatchView {
         guard isOpen, let last = facts.outlook.lastDueEffectiveAt else {
             return refusedCard
         }
-        return card("Ends", .time(last), "the last open change is due to take effect")
+        return last < now
+            ? card("Was to end", .time(last), "the last open change was due to take effect")
+            : card("Ends", .time(last), "the last open change is due to take effect")
     }
 
     private var refusedCard: HTML {

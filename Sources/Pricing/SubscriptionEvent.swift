@@ -81,6 +81,8 @@ package struct TransactionStatement: Hashable, Sendable {
     package var appTransactionID: String?
     package var details = SignedDetails()
     package var items: [StatementItem] = []
+    /// Whether an item could not be read. What is not listed may then be charged nevertheless.
+    package var isIncomplete = false
 }
 
 /// What a verified `signedRenewalInfo` says, reduced to what the domain uses.

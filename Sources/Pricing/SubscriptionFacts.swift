@@ -143,7 +143,7 @@ package struct SubscriptionFacts: Hashable, Sendable {
 extension SubscriptionFacts {
     /// Whether a further period of the item will be charged, as far as is known: it is not where the subscription
     /// ended (2 expired, 5 revoked) or its renewal is off.
-    func isSetToRenew(_ sku: String) -> Bool {
+    package func isSetToRenew(_ sku: String) -> Bool {
         autoRenews != false && status != 2 && status != 5
             && items.contains { $0.sku == sku && $0.renews }
     }

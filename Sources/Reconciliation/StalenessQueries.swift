@@ -53,6 +53,19 @@ package enum StalenessQueries {
             """)
     }
 
+    /// How many changes of the batch are silent.
+    package static func silentChanges(
+        of batchID: String, now: Int64, margin: Int64, on connection: isolated PostgresConnection
+    ) throws -> Int64 {
+        try connection.query(
+            """
+            -- name: silentChanges
+            SELECT count(*) AS silent FROM (\(fragment: silent(now: now, margin: margin))) s
+            WHERE s.batch_id = \(uuid: batchID)
+            """
+        ).one().int64("silent")
+    }
+
     /// The silent changes are those of one batch, or of all.
     package static func read(
         now: Int64, margin: Int64, of batchID: String? = nil,

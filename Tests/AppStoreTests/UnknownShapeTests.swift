@@ -215,7 +215,8 @@ import Testing
         let event = try #require(try verify(Fixture.notification(data)).event)
 
         #expect(event.renewal?.items == nil)
-        #expect(event.transaction?.items.isEmpty == true)
+        #expect(event.transaction?.items.map(\.sku) == ["A"])
+        #expect(event.transaction?.isIncomplete == true)
     }
 
     @Test func verify_whenTextHoldsZero_replacesItInEveryField() throws {

@@ -87,6 +87,19 @@ private typealias Story = LifecycleStory
             lines(.pending, [off, on, renewed]) == ["declined item_missing_at_renewal"])
     }
 
+    /// What could not be read may be this very item.
+    @Test func renewal_ofWhichAnItemIsUnreadable_dropsNothing() {
+        var renewed = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged("B", price: 990)],
+            renewing: [Story.renewing("B", price: 990)])
+        renewed.renewal?.items = nil
+        #expect(lines(.pending, [renewed]) == ["declined item_missing_at_renewal"])
+
+        renewed.transaction?.isIncomplete = true
+
+        #expect(lines(.pending, [renewed]) == [])
+    }
+
     @Test func reactivate_notYetCommunicated_isToldLater() {
         let off = Story.event(
             6, "DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_DISABLED", renewing: [item(.notYet)],

@@ -20,7 +20,10 @@ struct WireTransaction: WireObject {
 
     var statement: TransactionStatement {
         let commerce = json["advancedCommerceInfo"]
-        var statement = TransactionStatement(items: Self.items(commerce?["items"]))
+        let listed = commerce?["items"]?.elements ?? []
+        var statement = TransactionStatement(items: listed.compactMap(Self.item))
+        // `WireShape` reports which.
+        statement.isIncomplete = statement.items.count < listed.count
         statement.transactionID = json["transactionId"]?.storableText
         statement.productID = json["productId"]?.storableText
         statement.appAccountToken = json["appAccountToken"]?.customerToken
@@ -41,14 +44,6 @@ struct WireTransaction: WireObject {
         statement.appTransactionID = json["appTransactionId"]?.storableText
         statement.details = SignedDetails(json, SignedDetails.ofTransaction)
         return statement
-    }
-
-    /// The items. None also where one item is unreadable, because an item that only seems to be missing would count as
-    /// declined. `WireShape` reports it.
-    private static func items(_ list: JSONNode?) -> [StatementItem] {
-        guard let listed = list?.elements else { return [] }
-        let items = listed.compactMap(item)
-        return items.count == listed.count ? items : []
     }
 
     private static func item(_ json: JSONNode) -> StatementItem? {

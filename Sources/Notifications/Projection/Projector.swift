@@ -192,19 +192,29 @@ package struct Projector: Service {
         _ notifications: [EventQueries.Waiting], on connection: isolated DatabaseConnection
     ) throws -> Outcome {
         let (events, faults) = decode(notifications)
-        let reread = notifications.filter(\.isReread)
-        if !reread.isEmpty {
-            _ = try connection.query(
-                EventQueries.forgetting(
-                    Set(reread.map(\.originalTransactionID)).sorted(),
-                    uuids: reread.map(\.notificationUUID)))
+        let reread = try forget(notifications.filter(\.isReread), on: connection)
+        try SubscriptionFolder.fold(events, reread: reread, on: connection)
+        // Of these nothing is read today.
+        let rest = reread.subtracting(events.map(\.originalTransactionID)).sorted()
+        if !rest.isEmpty {
+            try SubscriptionFolder.foldAnew(rest, isReread: true, on: connection)
         }
-        try SubscriptionFolder.fold(events, on: connection)
         let done = EventQueries.deleteWaiting(
             Set(events.map(\.originalTransactionID)).sorted(),
             uuids: events.map(\.key.evidenceID))
         try connection.sendLater(faults + [done])
         return Outcome(folded: events.count, quarantined: faults.count)
+    }
+
+    /// Takes out the statements that were read of these notifications before, and returns whose they were.
+    private static func forget(
+        _ reread: [EventQueries.Waiting], on connection: isolated DatabaseConnection
+    ) throws -> Set<String> {
+        guard !reread.isEmpty else { return [] }
+        let ids = Set(reread.map(\.originalTransactionID)).sorted()
+        let rows = try connection.query(
+            EventQueries.forgetting(ids, uuids: reread.map(\.notificationUUID)))
+        return Set(try rows.map { try $0.text("original_transaction_id") })
     }
 
     /// The statements of the notifications, and what quarantines the notifications without one.

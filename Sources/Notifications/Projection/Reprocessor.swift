@@ -100,6 +100,11 @@ package struct Reprocessor: Sendable {
                 page.summary.add(item, isForced: isForced)
             }
             if !statements.isEmpty { _ = try connection.pipeline(statements) }
+            // What they were about before lacks a statement now.
+            let former = items.compactMap { $0.formerSubscription(isForced: isForced) }
+            for ids in Bucket.groups(Set(former).sorted(), of: \.self) {
+                try SubscriptionFolder.foldAnew(ids, isReread: true, on: connection)
+            }
             return page
         }
     }
@@ -118,7 +123,9 @@ private func withdraw(
         _ = try connection.pipeline(uuids.map { ReprocessQueries.takeOut($0, of: ids) })
         let forgotten = try connection.query(EventQueries.forgetting(ids, uuids: uuids))
             .map { try $0.text("original_transaction_id") }
-        if !forgotten.isEmpty { try SubscriptionFolder.foldAnew(forgotten, on: connection) }
+        if !forgotten.isEmpty {
+            try SubscriptionFolder.foldAnew(forgotten, isReread: true, on: connection)
+        }
     }
 }
 
@@ -202,6 +209,15 @@ private struct Item {
         case .corrected: isWork ? [] : [candidate.stored.originalTransactionID].compactMap { $0 }
         case .unchanged, .damaged: []
         }
+    }
+
+    /// The subscription that it was about before; nil where it stays with its own, or goes nowhere.
+    func formerSubscription(isForced: Bool) -> String? {
+        guard verdict(isForced: isForced) == .requeued,
+            let former = candidate.stored.originalTransactionID,
+            former != reading?.originalTransactionID
+        else { return nil }
+        return former
     }
 
     func statements(isForced: Bool) -> [DatabaseStatement] {

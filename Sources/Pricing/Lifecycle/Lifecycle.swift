@@ -14,7 +14,7 @@
 /// | `METADATA_UPDATE`, `MIGRATION` (`MIGRATE`) | a SKU in place of another is the same product: the change follows |
 /// | `DID_CHANGE_RENEWAL_PREF`, `OFFER_REDEEMED`, `SUBSCRIBED` | replaced by another SKU, or cycle reset without the new price: invalidated; from the next renewal on: only then |
 /// | `EXPIRED` | ended by its subtype, else by `expirationIntent` |
-/// | `REFUND`, `REVOKE` | of the running period: cancelled; of an earlier one: only its charge is marked |
+/// | `REFUND`, `REVOKE` | of the running period: cancelled, unless its status says that it goes on; of an earlier one: only its charge is marked |
 /// | `REFUND_REVERSED` | the charge counts again, and a change that the refund had ended goes on |
 /// | `RENEWAL_EXTENDED` | its renewal moves along; so it does where the running period is seen to end later |
 /// | `DID_FAIL_TO_RENEW`, `GRACE_PERIOD_EXPIRED`, `DID_CHANGE_RENEWAL_STATUS` | facts alone: the change waits |

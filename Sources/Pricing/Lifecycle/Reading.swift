@@ -71,8 +71,10 @@ struct Reading {
         if event.type == "REFUND_REVERSED" { return false }
         if event.type == "REVOKE" || event.status == 5 { return true }
         // A status outweighs the mark on the transaction, because only a part of it may be refunded, and the subscription
-        // goes on.
-        guard event.status == nil else { return false }
+        // goes on. A refund of one that is over ends it.
+        guard event.status == nil || event.type == "REFUND" && event.status == 2 else {
+            return false
+        }
         return runningTransaction?.revokedAt != nil
     }
 

@@ -119,6 +119,9 @@ extension SubscriptionFacts {
             items.append(item)
         }
         let chargedPlaces = SKUPlaces(items.map(\.sku))
+        guard !transaction.isIncomplete else {
+            return items + known.filter { chargedPlaces[$0.sku] == nil }
+        }
         for item in known where item.renews && chargedPlaces[item.sku] == nil {
             var joining = item
             joining.currentPrice = nil

@@ -172,8 +172,8 @@ extension TrackedChange {
         } else if isDoubtful {
             // It was never seen applied, so nothing that leaves takes it along.
             return
-        } else if reading.newTransaction != nil, !isUnderFormerName(reading),
-            !isBesideAnAddedItem(reading)
+        } else if reading.newTransaction != nil, !transaction.isIncomplete,
+            !isUnderFormerName(reading), !isBesideAnAddedItem(reading)
         {
             if isReplaced(reading) || isReplacedSoFar {
                 move(to: .invalidated, reason: itemReplaced, reading, &lines)
@@ -270,8 +270,9 @@ extension TrackedChange {
         }
         guard isReplaced(reading) else { return }
         let isGone =
-            reading.runningTransaction.map { !$0.items.isEmpty && item(in: $0, reading) == nil }
-            ?? false
+            reading.runningTransaction.map {
+                !$0.items.isEmpty && !$0.isIncomplete && item(in: $0, reading) == nil
+            } ?? false
         // An upgrade is made at once, and nobody takes it back.
         if isGone || reading.event.subtype == "UPGRADE" {
             move(to: .invalidated, reason: itemReplaced, reading, &lines)

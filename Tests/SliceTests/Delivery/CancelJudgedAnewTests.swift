@@ -144,7 +144,7 @@ import Testing
         try await harness.setPause(nil, false)
 
         try await harness.run(canceller, rounds: 3)
-        let whilePaused = store.calls.count
+        let whilePaused = store.calls.count + store.checks.count
         try await harness.setPause(paused, false)
         try await harness.run(canceller, rounds: 3)
 

@@ -191,6 +191,44 @@ import Testing
         await harness.close()
     }
 
+    /// The newest is no later than what is folded already, and is folded on its old reading otherwise.
+    @Test func reprocess_foldedInPieces_replacesTheNewestStatementToo() async throws {
+        let harness = try await Harness.make()
+        for number in 1...5 { try await harness.receive("n-\(number)", of: "1", at: Int64(number)) }
+        #expect(try await fold(harness) == 5)
+        try await leave(
+            """
+            UPDATE repricer.subscription_events
+            SET statement = jsonb_set(statement, '{transaction,storefront}', '"XXX"') WHERE evidence_id = 'n-5'
+            """)
+        try await leave("UPDATE repricer.subscriptions SET storefront = 'XXX'")
+
+        #expect(try await reprocess(harness, all: true).requeued == 5)
+        var limits = Projector.Limits()
+        limits.notificationsPerFold = 2
+        let pieces = Projector(
+            pool: harness.service, log: .silent, metrics: Metrics(), limits: limits)
+        while try await pieces.foldOnce() > 0 {}
+
+        #expect(try await harness.count("subscriptions WHERE storefront = 'USA'") == 1)
+        #expect(try await harness.count("subscription_events") == 5)
+        await harness.close(isTamperedWith: true)
+    }
+
+    @Test func reprocess_ofTheOnlyStatement_whichIsNoneToday_leavesNothingOfIt() async throws {
+        let harness = try await Harness.make()
+        try await harness.receive("test", of: "1", at: 1, type: "TEST", subtype: nil)
+        #expect(try await fold(harness) == 1)
+        try await leave("UPDATE repricer.notifications SET type = 'SUBSCRIBED'")
+        #expect(try await harness.count("subscriptions WHERE storefront = 'USA'") == 1)
+
+        #expect(try await reprocess(harness, all: true).corrected == 1)
+
+        #expect(try await harness.count("subscription_events") == 0)
+        #expect(try await harness.count("subscriptions WHERE storefront IS NULL") == 1)
+        await harness.close(isTamperedWith: true)
+    }
+
     /// What is read as no statement today is folded no more.
     @Test func reprocess_ofWhatIsNoStatementToday_takesItBack() async throws {
         let harness = try await Harness.make()
