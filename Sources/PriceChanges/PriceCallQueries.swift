@@ -256,11 +256,15 @@ package enum PriceCallQueries {
             ELSE interval '0' END
         """
 
+    /// Within this many milliseconds of its last instant a parked change is not tried once more. The sum is none of the
+    /// database's: with a time zone it depends on a setting, and an update of spread tables takes no such.
+    private static let lastTryWithin: Int64 = 35_000
+
     /// When a parked change goes at the latest: half a minute before its last instant, however long it would wait. Null
     /// where that has passed, and for what is not parked: it goes once more, and not again and again.
     private static func lastTry(_ clocks: Clocks) -> SQL {
         """
-        CASE WHEN \(fragment: isParked) AND c.send_by > \(timestamp: clocks.now)::timestamptz + interval '35 seconds'
+        CASE WHEN \(fragment: isParked) AND c.send_by > \(timestamp: clocks.now + lastTryWithin)::timestamptz
             THEN (\(timestamp: clocks.realNow)::timestamptz AT TIME ZONE 'UTC'
                 + (c.send_by - \(timestamp: clocks.now)::timestamptz - interval '30 seconds')
                     * \(clocks.realMicrosPerSecond)::float8 / 1000000) AT TIME ZONE 'UTC' END
