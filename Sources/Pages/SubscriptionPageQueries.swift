@@ -141,26 +141,51 @@ enum SubscriptionPageQueries {
     static func money(
         of id: String, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Entry] {
-        try connection.query(
+        let exceptions = try exceptions(of: id, on: connection)
+        return try connection.query(
             """
             -- name: subscriptionPageMoney
-            SELECT occurred_at, kind, sku, amount_milliunits, currency, transaction_id, explained_as, is_correction, evidence_id, (
-                    SELECT string_agg(DISTINCT k.exception, ', ') FROM repricer.kept_exceptions k
-                    WHERE k.original_transaction_id = \(id) AND k.transaction_id = m.transaction_id AND k.sku = m.sku
-                        AND m.kind = 'charge') AS exception
-            FROM report.money m WHERE original_transaction_id = \(id)
+            SELECT occurred_at, kind, sku, amount_milliunits, currency, transaction_id, explained_as, is_correction, evidence_id
+            FROM report.money WHERE original_transaction_id = \(id)
             ORDER BY occurred_at DESC, recorded_at DESC, transaction_id, sku, kind LIMIT \(limit)
             """
         ).map { row in
-            try Entry(
-                at: row.milliseconds("occurred_at"), kind: row.text("kind"), sku: row.text("sku"),
+            let (kind, sku) = try (row.text("kind"), row.text("sku"))
+            let transactionID = try row.text("transaction_id")
+            let wrong = exceptions[Charge(transactionID: transactionID, sku: sku)]
+            return try Entry(
+                at: row.milliseconds("occurred_at"), kind: kind, sku: sku,
                 milliunits: row.int64("amount_milliunits"), currency: row.text("currency"),
-                transactionID: row.text("transaction_id"),
-                explainedAs: row.textOrNil("explained_as"),
-                exception: row.textOrNil("exception"),
+                transactionID: transactionID, explainedAs: row.textOrNil("explained_as"),
+                exception: kind == "charge" ? wrong?.joined(separator: ", ") : nil,
                 isCorrection: row.boolOrNil("is_correction") ?? false,
                 evidenceID: row.text("evidence_id"))
         }
+    }
+
+    private struct Charge: Hashable {
+        var transactionID: String
+        var sku: String
+    }
+
+    /// What is wrong with charges, as far as they are summed up. Spread tables take no such question within another one.
+    private static func exceptions(
+        of id: String, on connection: isolated PostgresConnection
+    ) throws -> [Charge: [String]] {
+        let rows = try connection.query(
+            """
+            -- name: subscriptionPageExceptions
+            SELECT DISTINCT transaction_id, sku, exception FROM repricer.kept_exceptions
+            WHERE original_transaction_id = \(id) AND \(fragment: Bucket.isThat(of: id)) AND transaction_id IS NOT NULL
+            ORDER BY exception
+            """)
+        var exceptions: [Charge: [String]] = [:]
+        for row in rows {
+            let charge = try Charge(
+                transactionID: row.text("transaction_id"), sku: row.text("sku"))
+            exceptions[charge, default: []].append(try row.text("exception"))
+        }
+        return exceptions
     }
 
     struct Dependent: Sendable {

@@ -145,6 +145,30 @@ import Testing
         }
     }
 
+    /// Whoever looks a customer up is told that a charge is wrong.
+    @Test func subscription_whoseChargeIsWrong_saysWhatIs() async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            INSERT INTO repricer.kept_exceptions (original_transaction_id, bucket, change_id, batch_id, transaction_id, sku,
+                exception, occurred_at, amount_milliunits, refunded_milliunits, currency)
+            SELECT m.original_transaction_id, m.bucket, c.change_id, c.batch_id, m.transaction_id, m.sku,
+                'declined_yet_charged', m.occurred_at, m.amount_milliunits, 0, m.currency
+            FROM repricer.money_entries m JOIN repricer.price_changes c USING (original_transaction_id, bucket)
+            WHERE m.original_transaction_id = '2000000000000181' AND m.kind = 'charge'
+            ORDER BY m.occurred_at DESC LIMIT 1
+            """)
+        await owner.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let text = try await ask("GET", "/subscriptions/2000000000000181", [:]).text
+            let charges = PageTables(text).rows("Charges and refunds, the newest first")
+            #expect(
+                charges.count { $0.joined(separator: " ").contains("declined yet charged") } == 1,
+                "\(charges)")
+        }
+    }
+
     /// All of it is final, and none of it is done.
     @Test func batch_ofWhichNothingWasSent_saysSo() async throws {
         try await PagesFixture.fill()
