@@ -593,6 +593,21 @@ private typealias Story = LifecycleStory
                 == .effective)
     }
 
+    /// Where no status is told, or it says that the subscription is over, the mark on the transaction decides.
+    @Test(arguments: [
+        (1, false), (3, false), (4, false), (2, true), (5, true), (nil as Int?, true),
+    ])
+    func change_ofARefundedPeriod_goesOnWhereTheStatusSaysSo(status: Int?, isEnded: Bool) {
+        var refund = Story.event(
+            10, "REFUND", charged: [Story.charged()], renewing: [Story.renewing()], revoked: true)
+        refund.status = status
+
+        let state = Story.fold([Story.bought, Story.pending, refund]).state
+
+        #expect(state.changes[0].progress.state.isFinal == isEnded)
+        #expect(state.money.map(\.amount) == [9990, -9990])
+    }
+
     @Test func change_refundReversed_goesOnAndItsChargeCountsAgain() {
         let refund = Story.event(
             10, "REFUND", status: 5, charged: [Story.charged()], renewing: [], autoRenew: 0,

@@ -11,22 +11,6 @@ import Testing
 @Suite(.database) struct CancelJudgedAnewTests {
     private typealias Harness = DeliveryHarness
 
-    /// The customer has bought A again, two days after it was declined.
-    private func buyBack(_ harness: Harness) async throws {
-        let items = ["A", "B"].map { StatementItem(sku: $0, price: 4990) }
-        try await harness.tell(
-            SubscriptionEvent(
-                key: .init(signedAt: harness.at(42), evidenceID: "back"), source: .notification,
-                originalTransactionID: "1", type: "SUBSCRIBED", subtype: "RESUBSCRIBE", status: 1,
-                transaction: TransactionStatement(
-                    transactionID: "t3-1", purchasedAt: harness.at(42),
-                    expiresAt: harness.at(72), reason: "PURCHASE", storefront: "USA",
-                    currency: "USD", period: "P1M", items: items),
-                renewal: RenewalStatement(
-                    autoRenewStatus: 1, renewalAt: harness.at(72), consistencyToken: "back",
-                    period: "P1M", items: items)))
-    }
-
     private func batchID(_ harness: Harness) async throws -> String {
         try await harness.texts("SELECT batch_id::text AS text FROM repricer.batches").first ?? ""
     }
@@ -55,7 +39,7 @@ import Testing
         let canceller = harness.canceller(store)
         try await harness.run(canceller)
         #expect(store.calls.count == 1)
-        try await buyBack(harness)
+        try await harness.tellBoughtBack(on: 42)
         harness.run(to: 43)
         let later = harness.cancellingStore(items: ["1": ["A", "B"], "2": ["FAR"]])
 

@@ -253,6 +253,22 @@ extension DeliveryHarness {
                     items: items.map { StatementItem(sku: $0, price: 4990) })))
     }
 
+    /// The customer buys A of subscription 1 again, beside B.
+    func tellBoughtBack(on day: Int64, price: Int64 = 4990) async throws {
+        let items = [StatementItem(sku: "A", price: price), StatementItem(sku: "B", price: 4990)]
+        try await tell(
+            SubscriptionEvent(
+                key: .init(signedAt: at(day), evidenceID: "back"), source: .notification,
+                originalTransactionID: "1", type: "SUBSCRIBED", subtype: "RESUBSCRIBE", status: 1,
+                transaction: TransactionStatement(
+                    transactionID: "t3-1", purchasedAt: at(day), expiresAt: at(day + 30),
+                    reason: "PURCHASE", storefront: "USA", currency: "USD", period: "P1M",
+                    items: items),
+                renewal: RenewalStatement(
+                    autoRenewStatus: 1, renewalAt: at(day + 30), consistencyToken: "back",
+                    period: "P1M", items: items)))
+    }
+
     /// Change Subscription Metadata within the first period: the item goes by another name from the next renewal on.
     func rename(
         _ id: String, _ sku: String, to name: String, besides: [String] = [], on day: Int64

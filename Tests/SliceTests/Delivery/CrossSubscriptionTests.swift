@@ -67,18 +67,7 @@ import Testing
         try await harness.tellIncrease("PENDING", on: 13)
         try await harness.tellRenewal(items: ["B"])
         #expect(try await harness.dependents() == ["2/FAR requested"])
-        let items = [StatementItem(sku: "A", price: price), StatementItem(sku: "B", price: 4990)]
-        try await harness.tell(
-            SubscriptionEvent(
-                key: .init(signedAt: harness.at(41), evidenceID: "back"), source: .notification,
-                originalTransactionID: "1", type: "SUBSCRIBED", subtype: "RESUBSCRIBE", status: 1,
-                transaction: TransactionStatement(
-                    transactionID: "t3-1", purchasedAt: harness.at(41),
-                    expiresAt: harness.at(71), reason: "PURCHASE", storefront: "USA",
-                    currency: "USD", period: "P1M", items: items),
-                renewal: RenewalStatement(
-                    autoRenewStatus: 1, renewalAt: harness.at(71), consistencyToken: "back",
-                    period: "P1M", items: items)))
+        try await harness.tellBoughtBack(on: 41, price: price)
         harness.run(to: 42)
 
         try await harness.run(canceller, rounds: 3)
