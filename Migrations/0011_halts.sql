@@ -17,7 +17,8 @@ END;
 -- Changes of approved batches go back to their queues. A change whose item has another open change by now stays as it
 -- ended. One that was put back before, and ended by the same code once others had succeeded, had its second chance. Where
 -- others were never called, what is put back waits for p_wait, so that it does not lead them again. Where a guard halted, only
--- its own code goes back, and each row once, because a person has let the batch go on meanwhile.
+-- its own code goes back, and each row once, because a person has let the batch go on meanwhile. Returns how many went back;
+-- null where none did, and somebody has locked some.
 CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamptz, p_now timestamptz, p_limit integer,
     p_wait interval) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -34,17 +35,28 @@ DECLARE
     v_rows bigint := 0;
     v_bucket smallint;
     v_found text[];
+    v_batches uuid[];
+    v_open uuid[];
+    v_wanted integer;
+    v_is_busy boolean := false;
 BEGIN
-    -- Bucket by bucket, because a statement that locks names one. What is found here is asked again under the lock, and by
-    -- its key, so that the ended changes of a batch are gone through once.
-    FOR v_bucket, v_found IN
-        SELECT c.bucket, array_agg(DISTINCT c.original_transaction_id)
+    -- Bucket by bucket, because a statement that locks names one. What is found here is asked again by its key, so that the
+    -- ended changes of a batch are gone through once.
+    FOR v_bucket, v_found, v_batches IN
+        SELECT c.bucket, array_agg(DISTINCT c.original_transaction_id), array_agg(DISTINCT c.batch_id)
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         WHERE c.stage = 'rejected' AND b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
             AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
             AND c.ended_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY c.bucket ORDER BY c.bucket
     LOOP
+        -- A batch that somebody is withdrawing just now gets nothing back: its withdrawal would not see it.
+        SELECT array_agg(met.batch_id) INTO v_open FROM (
+            SELECT b.batch_id FROM batches b WHERE b.batch_id = ANY (v_batches) AND b.state = 'approved'
+            ORDER BY b.batch_id FOR NO KEY UPDATE SKIP LOCKED
+        ) met;
+        v_is_busy := v_is_busy OR coalesce(cardinality(v_open), 0) < cardinality(v_batches);
+        CONTINUE WHEN v_open IS NULL;
         IF v_soon = p_now AND EXISTS (
             SELECT 1 FROM price_changes c
             WHERE (p_halt.batch_id IS NULL OR c.batch_id = p_halt.batch_id) AND c.stage = 'queued' AND c.state = 'queued'
@@ -52,12 +64,10 @@ BEGIN
         THEN
             v_soon := p_now + p_wait;
         END IF;
-        SELECT array_agg(met.original_transaction_id), array_agg(met.change_id) INTO v_ids, v_changes FROM (
+        SELECT array_agg(met.original_transaction_id), array_agg(met.change_id), count(*) INTO v_ids, v_changes, v_wanted FROM (
             SELECT c.original_transaction_id, c.change_id
-            FROM batches b
-            JOIN price_changes c ON c.batch_id = b.batch_id AND c.stage = 'rejected' AND c.bucket = v_bucket
-            JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = v_bucket
-            WHERE b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
+            FROM price_changes c
+            WHERE c.batch_id = ANY (v_open) AND c.stage = 'rejected' AND c.bucket = v_bucket
                 AND c.original_transaction_id = ANY (v_found)
                 AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
                 AND (NOT p_halt.is_of_guard OR starts_with(c.reason, p_halt.code || ' ') AND NOT EXISTS (
@@ -84,9 +94,18 @@ BEGIN
                         AND c.dependent_skus <> '{}' AND r.sku = ANY (
                             coalesce(c.current_dependent_skus, c.dependent_skus) || coalesce(c.current_sku, c.sku)))
             ORDER BY c.original_transaction_id, c.change_id LIMIT p_limit - v_rows
-            -- Whoever has locked the subscription is writing it just now; the next check finds it free.
-            FOR UPDATE OF s, c SKIP LOCKED
         ) met;
+        CONTINUE WHEN v_ids IS NULL;
+        -- Whoever has locked the subscription is writing it just now; a later check finds it free.
+        SELECT array_agg(met.original_transaction_id), array_agg(met.change_id) INTO v_ids, v_changes FROM (
+            SELECT c.original_transaction_id, c.change_id
+            FROM price_changes c
+            JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = v_bucket
+            WHERE c.original_transaction_id = ANY (v_ids) AND c.change_id = ANY (v_changes) AND c.bucket = v_bucket
+                AND c.stage = 'rejected'
+            ORDER BY c.original_transaction_id, c.change_id FOR UPDATE OF s, c SKIP LOCKED
+        ) met;
+        v_is_busy := v_is_busy OR coalesce(cardinality(v_ids), 0) < v_wanted;
         CONTINUE WHEN v_ids IS NULL;
         v_recorded_at := keep_changes(v_ids, v_changes);
         WITH moved AS (
@@ -120,7 +139,7 @@ BEGIN
         v_rows := v_rows + v_moved;
         EXIT WHEN v_rows >= p_limit;
     END LOOP;
-    RETURN v_rows;
+    RETURN CASE WHEN v_rows > 0 OR NOT v_is_busy THEN v_rows END;
 END
 $$;
 
@@ -136,6 +155,7 @@ DECLARE
     v_extensions uuid[];
     v_moved bigint;
     v_rows bigint := 0;
+    v_is_busy boolean := false;
 BEGIN
     FOR v_bucket, v_found IN
         SELECT met.bucket, array_agg(met.extension_id) FROM (
@@ -161,6 +181,7 @@ BEGIN
                 AND e.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY e.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, e SKIP LOCKED
         ) held;
+        v_is_busy := v_is_busy OR coalesce(cardinality(v_ids), 0) < least(cardinality(v_found), p_limit - v_rows);
         CONTINUE WHEN v_ids IS NULL;
         UPDATE extension_requests e SET state = 'queued', call_id = NULL, code = NULL, settled_at = NULL,
             put_back_for = coalesce(e.code, e.detail),
@@ -178,7 +199,7 @@ BEGIN
         v_rows := v_rows + v_moved;
         EXIT WHEN v_rows >= p_limit;
     END LOOP;
-    RETURN v_rows;
+    RETURN CASE WHEN v_rows > 0 OR NOT v_is_busy THEN v_rows END;
 END
 $$;
 
@@ -196,6 +217,7 @@ DECLARE
     v_at timestamptz;
     v_moved bigint;
     v_rows bigint := 0;
+    v_is_busy boolean := false;
 BEGIN
     FOR v_bucket, v_found IN
         SELECT d.bucket, array_agg(DISTINCT d.original_transaction_id) FROM dependent_cancellations d
@@ -217,6 +239,8 @@ BEGIN
                 AND d.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY d.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, d SKIP LOCKED
         ) met;
+        v_is_busy := v_is_busy OR (SELECT count(DISTINCT id) FROM unnest(v_ids) AS id)
+            < least(cardinality(v_found), p_limit - v_rows);
         CONTINUE WHEN v_ids IS NULL;
         v_at := recording_instant();
         INSERT INTO dependent_cancellation_versions
@@ -235,7 +259,7 @@ BEGIN
         v_rows := v_rows + v_moved;
         EXIT WHEN v_rows >= p_limit;
     END LOOP;
-    RETURN v_rows;
+    RETURN CASE WHEN v_rows > 0 OR NOT v_is_busy THEN v_rows END;
 END
 $$;
 
@@ -298,13 +322,14 @@ BEGIN
             ELSE put_back_mass_extensions(v_halt, p_now) END;
         IF rows > 0 THEN
             RETURN NEXT;
-        ELSIF v_halt.ended_until IS NOT NULL AND v_halt.checks > 1
-            OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved')
+        ELSIF rows = 0 AND (v_halt.ended_until IS NOT NULL AND v_halt.checks > 1
+            OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved'))
         THEN
             UPDATE put_backs h SET is_done = true WHERE h.put_back_id = v_halt.put_back_id;
         END IF;
-        -- It is checked often at first, and later as often as checks of refused calls may end.
-        UPDATE put_backs h SET checks = checks + 1,
+        -- It is checked often at first, and later as often as checks of refused calls may end. A check that met locks counts
+        -- for none.
+        UPDATE put_backs h SET checks = checks + CASE WHEN rows IS NULL THEN 0 ELSE 1 END,
                 next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
@@ -323,7 +348,11 @@ BEGIN
             IF EXISTS (SELECT FROM batches b WHERE b.batch_id = v_batch AND b.state = 'approved')
                 AND NOT EXISTS (SELECT FROM put_backs h WHERE h.batch_id = v_batch AND NOT h.is_done AND h.checks < 3)
             THEN
-                PERFORM recover_batch(v_batch, p_at);
+                -- Whoever has locked the batch decides about it just now, and other batches do not wait for that.
+                PERFORM FROM batches b WHERE b.batch_id = v_batch FOR UPDATE SKIP LOCKED;
+                IF FOUND THEN
+                    PERFORM recover_batch(v_batch, p_at);
+                END IF;
             END IF;
         END IF;
     END LOOP;
@@ -630,24 +659,39 @@ BEGIN
                 v_is_locked := false;
                 FOR v_probe IN SELECT * FROM price_changes c
                     WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
-                        AND c.stage = 'queued' AND c.state = 'queued' AND c.is_held AND c.is_ready
+                        AND c.stage = 'queued' AND c.state = 'queued' AND c.is_held AND (c.is_ready OR c.send_after <= p_at)
                         AND c.wave <= v_batch.released_wave
                     -- Rows that never probed come first.
                     ORDER BY c.next_attempt_at NULLS FIRST, c.send_by LIMIT 10
                 LOOP
                     PERFORM FROM price_changes c
                         WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
-                            AND c.change_id = v_probe.change_id AND c.state = 'queued' AND c.is_held AND c.is_ready
+                            AND c.change_id = v_probe.change_id AND c.state = 'queued' AND c.is_held
+                            AND (c.is_ready OR c.send_after <= p_at)
                         FOR UPDATE SKIP LOCKED;
                     v_is_locked := FOUND;
                     EXIT WHEN v_is_locked;
                 END LOOP;
+                IF NOT v_is_locked AND NOT v_batch.is_parking THEN
+                    -- What a claim had in hand while the others were taken out has come back to the queue since.
+                    PERFORM FROM price_changes c
+                        WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
+                            AND c.stage = 'queued' AND c.state = 'queued' AND NOT c.is_held LIMIT 1;
+                    IF FOUND THEN
+                        UPDATE batches b SET is_parking = true WHERE b.batch_id = v_batch.batch_id;
+                    ELSE
+                        -- Nothing can be asked for now, and the search costs too much to go on all the time.
+                        UPDATE batches b SET halted_storefronts = jsonb_set(b.halted_storefronts, ARRAY[storefront],
+                                v_halt || jsonb_build_object('probe_at', p_next))
+                            WHERE b.batch_id = v_batch.batch_id;
+                    END IF;
+                END IF;
                 CONTINUE WHEN NOT v_is_locked;
                 -- The probe before it got no answer, and its own call waits with its storefront.
                 IF subscription IS NOT NULL THEN
                     v_halt := v_halt || jsonb_build_object('answer', 'no answer for ' || subscription);
                 END IF;
-                UPDATE price_changes c SET is_held = false, next_attempt_at = NULL
+                UPDATE price_changes c SET is_held = false, is_ready = true, next_attempt_at = NULL
                     WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
                         AND c.change_id = v_probe.change_id;
                 UPDATE batches b SET halted_storefronts = jsonb_set(b.halted_storefronts, ARRAY[storefront],

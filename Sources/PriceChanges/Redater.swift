@@ -31,6 +31,9 @@ package struct Redater: Sendable {
             let judge = Judge(
                 rules: try rules.course(from: now, on: connection),
                 environment: environment, now: now)
+            let waiting = open.values.flatMap(\.changes).filter { $0.waitsForWave != nil }
+            let releases = try WaveReleaseQueries.releases(
+                of: waiting.map(\.batchID), now: now, on: connection)
             var statements: [DatabaseStatement] = []
             for id in ids {
                 guard let found = open[id], let subscription = stored[id] else { continue }
@@ -42,7 +45,7 @@ package struct Redater: Sendable {
                     }
                     statements += Self.redate(
                         change,
-                        judge.planAnew(
+                        judge.calling(from: change.release(of: releases) ?? now).planAnew(
                             StoredChange(change), facts: subscription.facts, context: context),
                         now: now)
                 }
@@ -95,4 +98,11 @@ package struct Redater: Sendable {
 extension ChangeState {
     /// Whether no call was made for it yet and one may be made.
     fileprivate var isUnsent: Bool { self == .awaitingApproval || self == .queued }
+}
+
+extension OpenChangeQueries.OpenChange {
+    /// The earliest release of the wave that it waits for; nil where it waits for none.
+    fileprivate func release(of releases: [WaveReleaseQueries.Place: Instant]) -> Instant? {
+        waitsForWave.flatMap { releases[.init(batchID: batchID, wave: $0)] }
+    }
 }

@@ -6,6 +6,8 @@ package struct Judge: Sendable {
     /// The instant since which open changes wait for their calls. It is before `now` where rows are judged for calls
     /// of a later day: until then, changes that wait have gone.
     let waitingSince: Instant
+    /// The first instant at which a row may be called: `now`, or the release of its wave.
+    let callsFrom: Instant
 
     package init(
         rules: RuleCourse, environment: StoreEnvironment, now: Instant,
@@ -15,7 +17,19 @@ package struct Judge: Sendable {
         self.environment = environment
         self.now = now
         self.waitingSince = min(now, waitingSince)
+        callsFrom = now
     }
+
+    private init(_ judge: Judge, callsFrom: Instant) {
+        rules = judge.rules
+        environment = judge.environment
+        now = judge.now
+        waitingSince = judge.waitingSince
+        self.callsFrom = max(judge.now, callsFrom)
+    }
+
+    /// The same judge for rows that wait until an instant: what it knows is of `now`, and no call leaves before then.
+    package func calling(from instant: Instant) -> Judge { Judge(self, callsFrom: instant) }
 
     /// Judges by these rules, whenever a row is sent.
     package init(rules: RulesInForce, environment: StoreEnvironment, now: Instant) {

@@ -137,10 +137,18 @@ final class RowGroup: Sendable {
     private func plan(_ rowCase: RowCase, _ history: IncreaseHistory) -> PlanRow {
         var plan = PlanRow(rowCase.row)
         describe(&plan, rowCase)
-        plan.judgedAt = judge.now
+        plan.judgedAt = judge.callsFrom
         let timeline = forecast(&plan, rowCase, history)
         plan.fault = rowCase.firstFault()
         guard plan.fault == nil else { return plan }
+        // The search ends where the calendar does.
+        let isBeyondCalendar = timeline == nil && renewals != nil && plan.consent != nil
+        guard timeline?.effectiveAt.isOnCalendar != false, !isBeyondCalendar else {
+            plan.fault = RowFault(
+                .malformedRow, "it would take effect after the year 9999",
+                remedy: "use an earlier effective_on_or_after, release or day to judge at")
+            return plan
+        }
         // Without these no call can be made, and a row must never go half known.
         guard let timeline, plan.storefront != nil, facts.currency != nil else {
             let missing =
@@ -150,12 +158,6 @@ final class RowGroup: Sendable {
             plan.fault = RowFault(
                 .unknownSubscription, "Apple has not said \(missing)",
                 remedy: "read its state with repricer sync")
-            return plan
-        }
-        guard timeline.effectiveAt.isOnCalendar else {
-            plan.fault = RowFault(
-                .malformedRow, "it would take effect after the year 9999",
-                remedy: "use an earlier effective_on_or_after, or an earlier day to judge at")
             return plan
         }
         plan.noticeAt = timeline.noticeAt
@@ -200,26 +202,28 @@ final class RowGroup: Sendable {
         case .decrease:
             plan.consent = Consent.none
             let timeline = renewals.flatMap {
-                RenewalSearch($0, increase: nil, now: judge.now).timeline(onOrAfter: onOrAfter)
+                RenewalSearch($0, increase: nil, now: judge.callsFrom).timeline(
+                    onOrAfter: onOrAfter)
             }
-            plan.judgedAt = timeline?.judgedAt ?? judge.now
+            plan.judgedAt = timeline?.judgedAt ?? judge.callsFrom
             return timeline
         case .increase:
             guard
                 let increase = increase(
                     of: rowCase.row.sku, from: price, to: rowCase.row.newPrice,
-                    currency: plan.currency, storefront: plan.storefront, at: judge.now,
+                    currency: plan.currency, storefront: plan.storefront, at: judge.callsFrom,
                     besides: history)
             else { return nil }
             let timeline = renewals.flatMap {
-                RenewalSearch($0, increase: increase, now: judge.now)
+                RenewalSearch($0, increase: increase, now: judge.callsFrom)
                     .timeline(onOrAfter: onOrAfter)
             }
             let verdict = increase.verdict(
-                at: timeline?.judgedAt ?? judge.now, for: timeline?.effectiveAt ?? .distantFuture)
+                at: timeline?.judgedAt ?? judge.callsFrom,
+                for: timeline?.effectiveAt ?? .distantFuture)
             plan.consent = verdict.consent
             plan.verdict = verdict
-            plan.judgedAt = timeline?.judgedAt ?? judge.now
+            plan.judgedAt = timeline?.judgedAt ?? judge.callsFrom
             noteAtRisk(&plan, rowCase.row)
             return timeline
         }

@@ -11,12 +11,12 @@ extension RowGroup {
         of waiting: inout [JudgeContext.OpenChange], besides known: IncreaseHistory
     ) -> IncreaseHistory {
         var history = known
-        guard judge.waitingSince < judge.now else { return history }
+        guard judge.waitingSince < judge.callsFrom else { return history }
         while true {
             let reached = waiting.map { reach(of: $0, besides: history, from: judge.waitingSince) }
             // A call may go when its plan allows, and one without a plan goes at once.
             let gone = reached.indices.filter {
-                (reached[$0]?.sendAfter ?? judge.waitingSince) < judge.now
+                (reached[$0]?.sendAfter ?? judge.waitingSince) < judge.callsFrom
             }
             guard let earliest = gone.compactMap({ reached[$0]?.renewal }).min() else { break }
             let settled = gone.filter { reached[$0]?.renewal == earliest }.map { waiting[$0] }
@@ -29,7 +29,7 @@ extension RowGroup {
     /// The renewal that a call for a waiting increase reaches, made as early as its date allows; nil where the item
     /// costs as much already.
     func renewal(of change: JudgeContext.OpenChange, besides history: IncreaseHistory) -> Instant? {
-        reach(of: change, besides: history, from: judge.now)?.renewal
+        reach(of: change, besides: history, from: judge.callsFrom)?.renewal
     }
 
     /// The same with the instant before which the call must not go. Where Apple has not said when the subscription

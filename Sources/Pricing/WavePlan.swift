@@ -34,13 +34,34 @@ package struct WavePlan: Hashable, Sendable {
         case at(Instant)
         /// A number of milliseconds after the release of the wave before it, or after the approval.
         case after(Int64)
+
+        /// The earliest release of a wave that this releases. A person may do it at once.
+        ///
+        /// - Parameter before: The earliest release of the wave before it, or the approval.
+        package func earliest(after before: Instant) -> Instant {
+            switch self {
+            case .approval, .hand: before
+            case .at(let instant): max(instant, before)
+            case .after(let milliseconds): before.advanced(by: milliseconds)
+            }
+        }
     }
 
     package let waves: [Wave]
 
     /// What a forecast of a batch with waves does not know.
     package static let datesNote =
-        "dates and consent are forecast as if every wave went at once; each row is judged anew when its wave is released"
+        "dates and consent are forecast for the earliest release of each wave, with the approval now and each release by "
+        + "hand at once; each row is judged anew when it is sent"
+
+    /// The earliest release of each wave of a batch that is approved at an instant.
+    package func earliestReleases(approvedAt instant: Instant) -> [Instant] {
+        var releases: [Instant] = []
+        for wave in waves {
+            releases.append(wave.release.earliest(after: releases.last ?? instant))
+        }
+        return releases
+    }
 
     /// The wave of a row, from 1 on; nil where none takes it.
     package func wave(ofSubscription id: String, storefront: String?) -> Int? {

@@ -63,7 +63,8 @@ package enum StatusCheckQueries {
             """)
     }
 
-    /// Asks for a check even where one was done before, because something new was heard since.
+    /// Asks for a check even where one was done before, because something new was heard since. One that is under way
+    /// may have been answered before that, so it loses its claim, and its answer does not settle it.
     package static func wantAgain(
         _ originalTransactionID: String, in list: List, at: Int64,
         on connection: isolated PostgresConnection
@@ -78,7 +79,6 @@ package enum StatusCheckQueries {
             ON CONFLICT (original_transaction_id, reason, list_id, bucket) DO UPDATE
                 SET requested_at = excluded.requested_at, done_at = NULL, outcome = NULL,
                     detail = NULL, next_check_at = NULL, attempts = 0
-                WHERE status_checks.done_at IS NOT NULL
             """)
     }
 
@@ -148,7 +148,7 @@ package enum StatusCheckQueries {
         }
     }
 
-    /// Stores the outcomes, with one statement a bucket.
+    /// Stores the outcomes of claimed checks, with one statement a bucket.
     package static func settle(_ settled: [Settled], in list: List, at: Int64) -> [SQL] {
         Bucket.groups(settled, of: \.originalTransactionID).map { settled in
             """
@@ -160,7 +160,7 @@ package enum StatusCheckQueries {
                 \(texts: settled.map(\.detail))::text[]) AS s (id, outcome, detail)
             WHERE l.original_transaction_id = s.id AND l.reason = \(list.reason.rawValue)
                 AND \(fragment: Bucket.isThat(of: settled.map(\.originalTransactionID), "l.bucket"))
-                AND l.list_id = \(list.id) AND l.done_at IS NULL
+                AND l.list_id = \(list.id) AND l.done_at IS NULL AND l.next_check_at IS NOT NULL
             """
         }
     }

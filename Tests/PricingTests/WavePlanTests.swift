@@ -43,6 +43,23 @@ struct WavePlanTests {
         #expect(held.waves.map(\.release) == [.hand, .hand, .after(90 * 60_000)])
     }
 
+    @Test func earliestReleases_followOneAnother() throws {
+        let plan = try WavePlan("1%,1%@hand,1%@+2d,1%@2026-12-01,1%@2026-11-20,rest@+12h")
+        let long = Array(repeating: "0.01%@+100000d", count: 99).joined(separator: ",") + ",rest"
+
+        let releases = plan.earliestReleases(approvedAt: at("2026-11-10T00:00:00Z"))
+        let longest = try WavePlan(long).earliestReleases(approvedAt: at("2026-11-10T00:00:00Z"))
+
+        #expect(
+            releases.map(\.text) == [
+                "2026-11-10T00:00:00Z", "2026-11-10T00:00:00Z",
+                "2026-11-12T00:00:00Z", "2026-12-01T00:00:00Z",
+                "2026-12-01T00:00:00Z", "2026-12-01T12:00:00Z",
+            ])
+        #expect(longest.count == 100)
+        #expect(Judge.make().calling(from: longest[99]).one().code == .malformedRow)
+    }
+
     /// As `printf %s 2000000000000001 | sha256sum` has it: 10ded6cadafda694… modulo 10,000.
     @Test(arguments: [
         ("2000000000000001", 6804), ("2000000012345678", 3478), ("1", 2913),

@@ -85,8 +85,8 @@ package enum OpenCallQueries {
         on connection: isolated PostgresConnection
     ) throws -> [(batchID: String, name: String, calls: [CallList.Stored])] {
         var found: [String: [CallList.Stored]] = [:]
-        for row in try rows(of: batchID, now: now, on: connection) {
-            found[try row.text("batch_id"), default: []].append(try stored(row))
+        for (id, calls) in try stored(of: batchID, now: now, on: connection) {
+            found[id, default: []].append(calls)
         }
         return batches.compactMap { batch in
             found[batch.id].map { (batchID: batch.id, name: batch.name, calls: $0) }
@@ -100,21 +100,32 @@ package enum OpenCallQueries {
         of batchID: String?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> Open {
         var open = Open()
-        for row in try rows(of: batchID, now: now, on: connection) {
-            if try row.text("batch_id") == batchID {
-                open.own.append(try stored(row))
-            } else {
-                open.others.append(try stored(row))
-            }
+        for (id, calls) in try stored(of: batchID, now: now, on: connection) {
+            if id == batchID { open.own.append(calls) } else { open.others.append(calls) }
         }
         return open
     }
 
-    private static func stored(_ row: Row) throws -> CallList.Stored {
-        try CallList.Stored(
-            sendBy: Instant(milliseconds: row.milliseconds("send_by")),
-            sendAfter: row.instant("send_after"), calls: row.int("calls"),
-            rowsEach: row.int("rows"))
+    /// The calls, each with its batch. Those of a wave that waits go from its earliest release on.
+    private static func stored(
+        of batchID: String?, now: Int64, on connection: isolated PostgresConnection
+    ) throws -> [(batchID: String, calls: CallList.Stored)] {
+        let rows = try rows(of: batchID, now: now, on: connection)
+        let places = try rows.map { row -> WaveReleaseQueries.Place? in
+            guard let wave = try row.int64OrNil("waits_for_wave") else { return nil }
+            return WaveReleaseQueries.Place(batchID: try row.text("batch_id"), wave: Int(wave))
+        }
+        let releases = try WaveReleaseQueries.releases(
+            of: Set(places.compactMap { $0?.batchID }), now: Instant(milliseconds: now),
+            on: connection)
+        return try zip(rows, places).map { row, place in
+            let calls = try CallList.Stored(
+                sendBy: Instant(milliseconds: row.milliseconds("send_by")),
+                sendAfter: [row.instant("send_after"), place.flatMap { releases[$0] }]
+                    .compactMap { $0 }.max(),
+                calls: row.int("calls"), rowsEach: row.int("rows"))
+            return (try row.text("batch_id"), calls)
+        }
     }
 
     private static func rows(
@@ -123,9 +134,11 @@ package enum OpenCallQueries {
         try connection.query(
             """
             -- name: openCalls
-            SELECT batch_id, send_by, send_after, rows, count(*) AS calls
+            SELECT batch_id, send_by, send_after, waits_for_wave, rows, count(*) AS calls
             FROM (
                 SELECT c.batch_id, count(*) AS rows,
+                    -- All rows of a call are of one subscription, and so of one wave.
+                    max(c.wave) FILTER (WHERE c.wave > b.released_wave) AS waits_for_wave,
                     \(fragment: rounded("min(c.send_by)", now: now)) AS send_by,
                     date_bin('1 minute', max(c.send_after) + interval '59.999 seconds', 'epoch') AS send_after
                 FROM repricer.batches b JOIN repricer.price_changes c ON c.batch_id = b.batch_id
@@ -139,7 +152,7 @@ package enum OpenCallQueries {
                     CASE WHEN b.grouping = 'item' OR b.grouping = 'announced'
                         AND c.forecast_consent NOT IN ('none', 'not_required') THEN c.change_id END
             ) calls
-            GROUP BY batch_id, send_by, send_after, rows
+            GROUP BY batch_id, send_by, send_after, waits_for_wave, rows
             """)
     }
 

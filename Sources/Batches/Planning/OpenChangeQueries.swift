@@ -32,6 +32,8 @@ package enum OpenChangeQueries {
         package let staleTokens: Int
         /// Whether its batch is paused, its storefront halted in it, or its wave not released yet.
         package let isHeld: Bool
+        /// The wave that it waits for; nil where its wave is released, or its batch has none.
+        package let waitsForWave: Int?
         package let grouping: RequestGrouping
         /// The change that this one takes back.
         package let undoes: String?
@@ -72,6 +74,7 @@ package enum OpenChangeQueries {
             goesAlone = try row.bool("goes_alone")
             staleTokens = try row.int("stale_tokens")
             isHeld = try row.bool("is_held_back")
+            waitsForWave = try row.int64OrNil("waits_for_wave").map(Int.init)
             grouping = RequestGrouping(rawValue: try row.text("grouping")) ?? .announced
             undoes = try row.textOrNil("undoes_change_id")
             isFresh = try row.bool("is_fresh")
@@ -174,7 +177,8 @@ package enum OpenChangeQueries {
         to_char(c.effective_on_or_after, 'YYYY-MM-DD') AS not_before,
         c.stale_tokens,
         b.is_paused AND b.batch_id IS DISTINCT FROM \(uuid: probing) OR c.wave > b.released_wave
-            OR \(fragment: StorefrontHalt.holds("c")) AS is_held_back, b.grouping,
+            OR \(fragment: StorefrontHalt.holds("c")) AS is_held_back,
+        CASE WHEN c.wave > b.released_wave THEN c.wave END AS waits_for_wave, b.grouping,
         c.request_reference_id IS NULL AND c.reason IS NULL AND c.moved_since_call IS NULL
             AND c.planned_effective_at IS NULL AND c.former_skus IS NULL AS is_fresh,
         \(fragment: isOpen) AS is_open, \(fragment: wasCalled) AS was_called,

@@ -4,6 +4,8 @@ package import Pricing
 /// Judges pieces of a batch, each row beside all rows of its subscription.
 struct PieceJudge: Sendable {
     let judge: Judge
+    /// nil where all rows may go at once.
+    let waves: WaveJudges?
     let connection: DatabaseConnection
     /// Past increases count as they were known at this instant; nil stands for now.
     let known: Instant?
@@ -56,6 +58,7 @@ struct PieceJudge: Sendable {
         let lastLine = rows.last?.line ?? 0
         var needed: [Known] = []
         var overtaken: [PlannedPiece.Overtaken] = []
+        var withoutWaves: [Int: PlanRow] = [:]
         for ((found, siblings), group) in zip(zip(known, siblings), groups) {
             if let facts = found?.facts {
                 for mention in group where entries[mention.place].isSpoiled {
@@ -69,21 +72,31 @@ struct PieceJudge: Sendable {
             if let found, let last = siblings.last, last.line > lastLine { needed.append(found) }
             guard !batchRows.isEmpty else { continue }
             let context = found?.context ?? contextOfFile(siblings)
-            var places = group.lazy.map(\.place).filter { !entries[$0].isSpoiled }.makeIterator()
-            judge.judge(
+            let places = group.lazy.map(\.place).filter { !entries[$0].isSpoiled }
+            let later = waves?.judge(of: found?.facts)
+            var next = places.makeIterator()
+            (later ?? judge).judge(
                 rows: batchRows, siblings: siblings, facts: found?.facts,
                 context: context
             ) { row in
-                guard let place = places.next() else { return }
+                guard let place = next.next() else { return }
                 if let found, !found.context.openChanges.isEmpty {
                     overtaken += found.context.overtaken(by: row)
                 }
                 rows[place] = row
             }
+            guard later != nil else { continue }
+            next = places.makeIterator()
+            judge.judge(
+                rows: batchRows, siblings: siblings, facts: found?.facts, context: context
+            ) { row in
+                if let place = next.next() { withoutWaves[place] = row }
+            }
         }
         kept.keep(needed)
         return PlannedPiece(
-            entries: entries, rows: rows, overtaken: overtaken.sorted { $0.line < $1.line })
+            entries: entries, rows: rows, withoutWaves: withoutWaves,
+            overtaken: overtaken.sorted { $0.line < $1.line })
     }
 
     /// Of each of these subscriptions what is known of it. `parents` are their rows with dependents.

@@ -4,6 +4,9 @@ package import Pricing
 package struct PlannedPiece: Sendable {
     package let entries: [BatchFileEntry]
     package let rows: [PlanRow]
+    /// The rows that wait for a later wave as they would be without it, by their places in `rows`. They are what the
+    /// hash of the plan covers, which says nothing of waves.
+    package let withoutWaves: [Int: PlanRow]
     package let overtaken: [Overtaken]
 
     /// An open and unsent increase of another batch that needs consent because a row takes effect before it: within
@@ -14,9 +17,13 @@ package struct PlannedPiece: Sendable {
         package let line: Int
     }
 
-    package init(entries: [BatchFileEntry], rows: [PlanRow], overtaken: [Overtaken] = []) {
+    package init(
+        entries: [BatchFileEntry], rows: [PlanRow], withoutWaves: [Int: PlanRow] = [:],
+        overtaken: [Overtaken] = []
+    ) {
         self.entries = entries
         self.rows = rows
+        self.withoutWaves = withoutWaves
         self.overtaken = overtaken
     }
 }

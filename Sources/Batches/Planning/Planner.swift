@@ -25,10 +25,12 @@ package struct Planner: Sendable {
         self.known = known
     }
 
-    /// Judges a batch as of an instant and hands the verdicts to the sink. Throws `unreadable_file` when the
+    /// Judges a batch as of an instant and hands the verdicts to the sink. Rows of waves are judged for the earliest
+    /// release of their wave. Throws `unreadable_file` when the
     /// file must be read again and is no longer the one that was outlined.
     package func plan(
-        _ input: BatchInput, outline: BatchOutline, asOf now: Instant, into sink: some PlanSink
+        _ input: BatchInput, outline: BatchOutline, waves: WavePlan? = nil, asOf now: Instant,
+        into sink: some PlanSink
     ) async throws {
         let inForce = rules.inForce(at: now)
         let judge = Judge(
@@ -36,7 +38,8 @@ package struct Planner: Sendable {
         try await pool.withConnection { connection in
             try await connection.read { try PlanQueries.beginSnapshot(on: $0) }
             let worker = PieceJudge(
-                judge: judge, connection: connection, known: known,
+                judge: judge, waves: waves.map { WaveJudges($0, judge) },
+                connection: connection, known: known,
                 siblings: { outline.rows(of: $0) },
                 claims: { outline.claims(on: $0) })
             if let count = outline.pieceCount {
@@ -59,7 +62,9 @@ package struct Planner: Sendable {
     }
 
     /// Judges rows that are in memory already.
-    package func plan(rows: [BatchRow], asOf now: Instant) async throws -> [PlanRow] {
+    package func plan(
+        rows: [BatchRow], waves: WavePlan? = nil, asOf now: Instant
+    ) async throws -> [PlanRow] {
         let judge = Judge(
             rules: RuleCourse(rules, from: now), environment: environment, now: now)
         let siblings = Dictionary(grouping: rows, by: \.originalTransactionID)
@@ -69,7 +74,8 @@ package struct Planner: Sendable {
         return try await pool.withConnection { connection in
             try await connection.read { try PlanQueries.beginSnapshot(on: $0) }
             let worker = PieceJudge(
-                judge: judge, connection: connection, known: known,
+                judge: judge, waves: waves.map { WaveJudges($0, judge) },
+                connection: connection, known: known,
                 siblings: { siblings[$0] ?? [] },
                 claims: { claims[$0] ?? [] })
             let piece = try await worker.judge(rows.map(BatchFileEntry.row))

@@ -14,12 +14,15 @@ package struct BatchForecast: Sendable {
     package let terms: BatchTerms
     /// Rows that take effect later than this are far ahead; nil where nobody asks.
     private let farAt: Instant?
+    /// The earliest release of each wave; empty where the instant of the plan is not given.
+    private let releases: [Instant]
     private var ids = RoundedIDs()
     private var shared = SharedRisk()
 
     package init(_ terms: BatchTerms = BatchTerms(), asOf now: Instant? = nil) {
         self.terms = terms
         farAt = now.map { $0.advanced(byMonths: BatchWarning.farMonths) }
+        releases = now.flatMap { terms.waves?.earliestReleases(approvedAt: $0) } ?? []
         calls = CallList(terms.grouping)
         waves = terms.waves.map { [Int](repeating: 0, count: $0.waves.count) } ?? []
     }
@@ -59,9 +62,10 @@ package struct BatchForecast: Sendable {
         addUncertain(row)
         addMove(row)
         for warning in BatchWarning.of(row, farAt: farAt) { warn(warning, row.line) }
-        calls.add(row)
+        let wave = wave(of: row)
+        if let wave { waves[wave] += 1 }
+        calls.add(row, from: wave.flatMap { $0 < releases.count ? releases[$0] : nil })
         shared.note(row, &calls)
-        countWave(row)
     }
 
     /// Warns of a row for a reason outside the row.
@@ -78,12 +82,11 @@ package struct BatchForecast: Sendable {
         }
     }
 
-    private mutating func countWave(_ row: PlanRow) {
-        guard
-            let wave = terms.waves?.wave(
-                ofSubscription: row.originalTransactionID, storefront: row.storefront)
-        else { return }
-        waves[wave - 1] += 1
+    /// The place of the row's wave in `waves`; nil without waves.
+    private func wave(of row: PlanRow) -> Int? {
+        terms.waves?.wave(
+            ofSubscription: row.originalTransactionID, storefront: row.storefront
+        ).map { $0 - 1 }
     }
 
     private mutating func addDates(_ row: PlanRow) {

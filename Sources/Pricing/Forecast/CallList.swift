@@ -121,14 +121,16 @@ package struct CallList: Sendable {
         self.grouping = grouping
     }
 
-    mutating func add(_ row: PlanRow) {
+    /// - Parameter release: The earliest release of the row's wave; nil where it may go at once.
+    mutating func add(_ row: PlanRow, from release: Instant? = nil) {
         guard let consent = row.consent, let effectiveAt = row.effectiveAt, let sendBy = row.sendBy
         else { return }
+        let sendAfter = [row.sendAfter, release].compactMap { $0 }.max()
         members.append(
             Member(
                 subscription: keys.add(row.originalTransactionID),
                 effectiveAt: effectiveAt.milliseconds, sendBy: sendBy.milliseconds,
-                sendAfter: row.sendAfter?.milliseconds ?? .min, line: UInt32(clamping: row.line),
+                sendAfter: sendAfter?.milliseconds ?? .min, line: UInt32(clamping: row.line),
                 sku: skus.number(of: row.sku), place: place(RequestGroup.Kind(consent)),
                 risk: Risk(row)))
     }

@@ -78,8 +78,8 @@ actor PlanOutput: PlanSink {
 
     nonisolated func prepare(_ piece: PlannedPiece) throws -> Prepared {
         var prepared = Prepared(rows: piece.rows, overtaken: piece.overtaken)
-        for (row, entry) in zip(piece.rows, piece.entries) {
-            row.appendHashed(to: &prepared.hashed)
+        for (place, (row, entry)) in zip(piece.rows, piece.entries).enumerated() {
+            (piece.withoutWaves[place] ?? row).appendHashed(to: &prepared.hashed)
             if wishes.rows != nil || wishes.earlierRows != nil {
                 prepared.written.append(rowsAreCSV ? PlanRowCSV.record(row, waves) : json(row))
             }

@@ -48,6 +48,7 @@ struct PlanSession: Sendable {
     func plan(into sink: some PlanSink) async throws {
         let planner = Planner(
             pool: pool, rules: rules, environment: environment, knownAt: known)
-        try await planner.plan(input, outline: outline, asOf: asOf, into: sink)
+        try await planner.plan(
+            input, outline: outline, waves: terms.waves, asOf: asOf, into: sink)
     }
 }

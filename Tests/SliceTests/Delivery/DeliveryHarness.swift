@@ -124,7 +124,7 @@ struct DeliveryHarness {
     ) async throws -> String {
         let planned = try await Planner(
             pool: submitter, rules: .shipped, environment: .production
-        ).plan(rows: rows, asOf: now)
+        ).plan(rows: rows, waves: terms.waves, asOf: now)
         return try await stored(planned, content: content, terms: terms).batchID
     }
 

@@ -51,6 +51,32 @@ import Testing
         await harness.delivery.close()
     }
 
+    /// An extension does not bring forward what waits for a later wave.
+    @Test func changeOfALaterWave_whenRenewalIsExtended_isDatedFromItsReleaseOn() async throws {
+        let harness = try await ExtensionHarness.make()
+        let ids = (1...20).map { "\($0)" }
+        for id in ids { try await harness.subscribe(id) }
+        let release = DeliveryHarness.start.advanced(by: 70 * Self.day)
+        let waves = try WavePlan("50%,rest@\(release.text)")
+        let late = try #require(
+            ids.first { waves.wave(ofSubscription: $0, storefront: "USA") == 2 })
+        try await harness.delivery.submitAndApprove(
+            [DeliveryHarness.row(late)], terms: BatchTerms(waves: waves))
+        let before = try await dates(harness)
+
+        try await harness.tellExtended(late, days: 2, at: 1000)
+        harness.pass(.seconds(5))
+        try await harness.work(harness.extender())
+
+        let after = try await dates(harness)
+        #expect(before.sendBy >= release.milliseconds)
+        #expect(after.sendBy == before.sendBy + 2 * Self.day)
+        #expect(after.effectiveAt == before.effectiveAt + 2 * Self.day)
+        // The release alone holds it back: a person may release the wave before its time.
+        #expect(before.isReady && after.isReady)
+        await harness.delivery.close()
+    }
+
     /// Without a token only the name says on which subscription the dependent lives.
     @Test func unsentChange_withADependentOnAnotherSubscription_isDatedAnew() async throws {
         let harness = try await ExtensionHarness.make()

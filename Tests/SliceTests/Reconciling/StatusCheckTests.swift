@@ -1,6 +1,7 @@
 import AppStore
 import Batches
 import Calls
+import Facts
 import Postgres
 import PriceChanges
 import Reconciliation
@@ -123,6 +124,42 @@ import Testing
         #expect(late.checks.drifted == 1)
         #expect(late.checks.driftFields["items"] == 1)
         #expect(try await harness.changes().first?.hasPrefix("A scheduled") == false)
+        await harness.close()
+    }
+
+    /// The status that is under way may be older than what the second notification is about.
+    @Test func hint_thatArrivesWhileAStatusIsRead_isFollowedAgain() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        let (at, list) = (harness.now.milliseconds, StatusCheckQueries.List(.legacy))
+        func hint() async throws {
+            try await harness.service.withTransaction {
+                try StatusCheckQueries.wantAgain("1", in: list, at: at, on: $0)
+            }
+        }
+        func claim() async throws -> Int {
+            try await harness.service.withTransaction {
+                try StatusCheckQueries.claim(
+                    list, bucket: Bucket.of("1"), until: at + 60_000, realNow: at, limit: 9, on: $0
+                ).count
+            }
+        }
+        func settle() async throws {
+            try await harness.service.withConnection { connection in
+                _ = try await connection.pipeline(
+                    StatusCheckQueries.settle([.init("1", .read)], in: list, at: at))
+            }
+        }
+
+        try await hint()
+        var claims = [try await claim()]
+        try await hint()
+        try await settle()
+        claims.append(try await claim())
+        try await settle()
+        claims.append(try await claim())
+
+        #expect(claims == [1, 1, 0])
         await harness.close()
     }
 

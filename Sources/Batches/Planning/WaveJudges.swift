@@ -1,0 +1,25 @@
+import Pricing
+
+/// One judge for each wave of a batch: its rows are called from the release of the wave on.
+struct WaveJudges: Sendable {
+    private let plan: WavePlan
+    /// nil for a wave that may go at once.
+    private let judges: [Judge?]
+
+    /// - Parameter judge: Judges rows of a batch that is approved now and has no waves.
+    init(_ plan: WavePlan, _ judge: Judge) {
+        self.plan = plan
+        judges = plan.earliestReleases(approvedAt: judge.now).map { release in
+            release > judge.now ? judge.calling(from: release) : nil
+        }
+    }
+
+    /// The judge of a subscription's rows; nil where they may go at once, or nothing is known of the subscription.
+    func judge(of facts: SubscriptionFacts?) -> Judge? {
+        guard let facts,
+            let wave = plan.wave(
+                ofSubscription: facts.originalTransactionID, storefront: facts.storefront)
+        else { return nil }
+        return judges[wave - 1]
+    }
+}
