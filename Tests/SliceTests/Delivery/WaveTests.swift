@@ -50,6 +50,39 @@ import Testing
         }
     }
 
+    /// Its release leaves a minute, after rounding, and a call takes 20 seconds. From the approval on there were days for
+    /// all of them.
+    @Test(arguments: [
+        ("50%,rest@2026-03-04T00:00:00Z", true), ("50%,rest@+3d", false),
+        ("50%@hand,rest@+3d", true),
+    ])
+    func callsOfALaterWave_areLate_whereItsReleaseComesTooLate(
+        waves: String, isApproved: Bool
+    ) async throws {
+        let harness = try await Harness.make()
+        let plan = try WavePlan(waves)
+        let ids = (1...24).map(String.init)
+        for id in ids { try await harness.subscribe(id) }
+        let batchID = try await harness.submit(
+            ids.enumerated().map { Harness.row($1, line: $0 + 2) }, terms: BatchTerms(waves: plan))
+        if isApproved { try await harness.approve(batchID) }
+        try await harness.write(
+            "UPDATE repricer.price_changes SET send_by = '2026-03-04T00:01:30Z' WHERE wave = 2")
+        let later = ids.count { plan.wave(ofSubscription: $0, storefront: "USA") == 2 }
+        let now = harness.now.milliseconds
+
+        let open = try await harness.submitter.withTransaction {
+            try OpenCallQueries.open(of: batchID, now: now, on: $0)
+        }
+
+        #expect(later > 7)
+        #expect(
+            CallList.lateRowCount(
+                of: open.own, besides: open.others, callsPerThousandSeconds: 50, now: harness.now)
+                == later - 4)
+        await harness.close(isTamperedWith: true)
+    }
+
     @Test func wave_untilItIsReleased_isNeverSent() async throws {
         let (harness, batchID) = try await Self.harness("50%,rest")
         try await harness.approve(batchID)
