@@ -146,7 +146,7 @@ private struct ApprovalView {
 
     /// Every renewal that the plan counted on has passed.
     private var outOfDate: [Notice] {
-        guard awaits, let last = figures.lastEffectiveAt, last.milliseconds < now else { return [] }
+        guard facts.isOutOfDate else { return [] }
         return [
             Notice(
                 .alarm, "Out of date:",

@@ -500,6 +500,24 @@ import Testing
         }
     }
 
+    /// A plan lay about until its last renewal had passed.
+    @Test func show_ofAPlanWhoseRenewalsHavePassed_saysWhatToDo() async throws {
+        let id = try await submit()
+        let before = await run("show", id, environment: ben)
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            "UPDATE repricer.price_changes SET forecast_effective_at = '2026-01-04Z', forecast_notice_at = NULL"
+        )
+        await owner.close()
+
+        let after = await run("show", id, environment: ben)
+        let json = try object(await run("show", id, "--json", environment: ben).output)
+
+        #expect(!before.output.contains("out of date"), "\(before.output)")
+        #expect(after.output.contains("out of date: every renewal"), "\(after.output)")
+        #expect((json["due"] as? [String: Any])?["is_out_of_date"] as? Bool == true)
+    }
+
     /// The chain is there whether or not the other row's price is one.
     @Test func plan_besideASpoiledRow_findsTheChainThatBothMake() async throws {
         let path = try file(

@@ -17,6 +17,11 @@ package struct ApprovalFacts: Sendable {
     package var due: ApprovalOutlookQueries.Due { outlook.due }
     /// When waves, due and approvers were counted, in UTC milliseconds.
     package var countedAt: Int64 { outlook.countedAt }
+    /// Whether it awaits approval, and every renewal that its plan counted on had passed when it was counted.
+    package var isOutOfDate: Bool {
+        guard batch.awaitsApproval, let last = figures.lastEffectiveAt else { return false }
+        return last.milliseconds < countedAt
+    }
     /// The approvers; empty unless the batch awaits approval.
     package var approvers: [ApprovalOutlookQueries.Approver] { outlook.approvers }
 

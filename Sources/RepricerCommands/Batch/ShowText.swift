@@ -66,6 +66,11 @@ extension ApprovalFacts {
 
     /// When what has not been sent may go, and by when it must.
     private var dueText: String {
+        guard !isOutOfDate else {
+            return wrapped(
+                "out of date: every renewal that the plan counts on has passed; reject the batch, and submit it anew"
+            )
+        }
         guard due.unsent > 0 else { return "due: nothing, all was sent or has ended\n" }
         var said = ["due: \(counted(due.ready)) of \(counted(due.unsent, "row")) may go at once"]
         if let nextAt = due.nextAt { said.append("the next from \(nextAt.instantText) on") }
@@ -124,7 +129,7 @@ extension ApprovalFacts {
             "last_effective_at": figures.lastEffectiveAt, "grouping": batch.grouping,
             "waves": waves.json(waveColumns(of: batch)), "guards": guards.map(\.text),
             "due": [
-                "unsent": due.unsent, "may_go_at_once": due.ready,
+                "is_out_of_date": isOutOfDate, "unsent": due.unsent, "may_go_at_once": due.ready,
                 "next_at": due.nextAt?.instantText,
                 "overdue": due.overdue, "first_send_by": due.firstSendBy?.instantText,
                 "within_a_day": due.withinADay,

@@ -92,6 +92,28 @@ import Testing
         await harness.close()
     }
 
+    /// What price changes are refused for halts them alone. Our key halts all kinds, and what it refused goes back.
+    @Test(arguments: [("4030010 refused", 0), ("401 our key", 1)])
+    func haltOfAKind_whilePriceChangesAreHalted_endsItsPutBack_unlessTheKeyIsRefused(
+        reason: String, putBacks: Int
+    ) async throws {
+        let harness = try await Harness.make()
+        try await harness.submitRows(1...3)
+        try await harness.write(
+            "SELECT repricer.halt_kind('extension', now(), '4030004 no', now()), repricer.halt_service(now(), \(reason)::text, 'price_change', now())"
+        )
+
+        try await Self.watch(harness, rounds: 8)
+
+        let controls = try await Self.controls(harness)
+        #expect(controls.isHalted)
+        #expect(controls.haltedKinds.isEmpty)
+        #expect(
+            try await harness.count("put_backs WHERE kind = 'extension' AND NOT is_done")
+                == putBacks)
+        await harness.close()
+    }
+
     /// The last rows of a halted batch end otherwise, as by their deadline: nothing is left that could probe.
     @Test func haltOfABatch_whenNothingIsLeftToCall_endsByItself() async throws {
         let harness = try await Harness.make()
