@@ -342,6 +342,39 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        (
+            "INSERT INTO repricer.first_approvals (batch_id, approver, approved_at, exceeded) VALUES ($1, 'cara', '2026-03-31Z', '{}')",
+            "Approved first by cara; a second approval is missing."
+        ),
+        (
+            "UPDATE repricer.batches SET undoes_batch_id = '\(PagesFixture.finished)' WHERE batch_id = $1",
+            "Takes back: another batch, before its prices are charged."
+        ),
+        (
+            "UPDATE repricer.price_changes SET forecast_effective_at = '2026-03-31Z', forecast_notice_at = NULL WHERE batch_id = $1",
+            "Out of date: planned on 30 Mar 2026"
+        ),
+    ])
+    func approval_saysWhatIsSpecialAboutTheBatch(_ change: String, _ notice: String) async throws {
+        try await PagesFixture.fill()
+        let path = "/batches/\(PagesFixture.waiting)/approval"
+        func notices() async throws -> [String] {
+            try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+                PageTables(try await PagesHarness.whole(path, ask)).notices
+            }
+        }
+
+        let before = try await notices()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(change.replacing("$1", with: "'\(PagesFixture.waiting)'"))
+        await connection.close()
+        let after = try await notices()
+
+        #expect(!before.contains { $0.hasPrefix(notice) })
+        #expect(after.contains { $0.hasPrefix(notice) }, "\(after)")
+    }
+
     @Test func approval_showsWhatWasSubmitted() async throws {
         let path = "/batches/\(PagesFixture.waiting)/approval"
         let (cards, tables, paragraphs, definitions) = try await Self.read(path) { page in
