@@ -643,7 +643,8 @@ BEGIN
             THEN
                 -- It is on its way, or still has a minute to leave.
                 CONTINUE;
-            ELSIF v_probe.state NOT IN ('sending', 'unknown') THEN
+            ELSIF subscription IS NOT NULL AND v_probe.state NOT IN ('sending', 'unknown') THEN
+                -- It was refused, has ended, or never left.
                 has_recovered := false;
                 UPDATE price_changes c SET is_held = true, next_attempt_at = p_now
                     WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
@@ -655,6 +656,7 @@ BEGIN
                 CONTINUE WHEN answer IS NULL;
                 RETURN NEXT;
             ELSIF coalesce((v_halt ->> 'probe_at')::timestamptz, '-infinity') <= p_now THEN
+                -- There is no probe, or it got no answer in its minute.
                 -- A search over all buckets takes no lock (Citus); what it finds is locked, and asked for again, in its bucket.
                 v_is_locked := false;
                 FOR v_probe IN SELECT * FROM price_changes c
