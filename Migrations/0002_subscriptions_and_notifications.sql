@@ -157,6 +157,7 @@ CREATE TABLE repricer.kept_statements (
     told_period_at timestamptz,
     tells_end boolean NOT NULL DEFAULT false,
     left_out jsonb,
+    status text,
     CONSTRAINT kept_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket),
     CONSTRAINT kept_statements_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
@@ -171,6 +172,8 @@ COMMENT ON COLUMN repricer.kept_statements.told_period_at IS
 COMMENT ON COLUMN repricer.kept_statements.tells_end IS
     'Whether it told when the paid period ends; where statement is kept, that says so.';
 
+COMMENT ON COLUMN repricer.kept_statements.status IS
+    'Apple''s status of the subscription that it told; where statement is kept, that says so. null: it told none.';
 COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of what was left out of it as meaningless; null: nothing.';
 
 CREATE FUNCTION repricer.tells_end(p_statement jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -178,11 +181,11 @@ CREATE FUNCTION repricer.tells_end(p_statement jsonb) RETURNS boolean LANGUAGE s
 
 CREATE VIEW repricer.told_statements AS
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    coalesce(repricer.tells_end(statement), false) AS tells_end, statement -> 'ignored' AS left_out
+    coalesce(repricer.tells_end(statement), false) AS tells_end, statement -> 'ignored' AS left_out, statement ->> 'status' AS status
 FROM repricer.subscription_events
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    tells_end OR coalesce(repricer.tells_end(statement), false), left_out
+    tells_end OR coalesce(repricer.tells_end(statement), false), left_out, coalesce(statement ->> 'status', status)
 FROM repricer.kept_statements;
 -- Whether a sum of money hangs on one of these names: an amount, or what tells that there is one, whose, when and in which
 -- currency.

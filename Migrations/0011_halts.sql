@@ -725,8 +725,8 @@ END
 $$;
 
 -- No call leaves until what the App Store says since p_since is read. What may have been called since then, by a database
--- that is lost, is followed from then on: a statement that shows its price makes it scheduled. Calls that are open are
--- checked before they are sent once more. Extensions go again under their identifiers. Returns how many changes are followed.
+-- that is lost, is followed from then on, or from its submission on: a statement that shows its price makes it scheduled.
+-- Calls that are open are checked before they are sent once more. Extensions go again under their identifiers. Returns how many changes are followed.
 CREATE FUNCTION repricer.begin_catch_up(p_since timestamptz, p_from timestamptz, p_at timestamptz, p_by_person boolean)
     RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -734,6 +734,7 @@ DECLARE
     v_changes bigint;
     v_ids text[];
     v_change_ids uuid[];
+    v_sinces timestamptz[];
     v_recorded_at timestamptz;
     -- Citus refuses a CASE with session_user in an UPDATE.
     v_by text := session_user;
@@ -751,20 +752,21 @@ BEGIN
             OR EXISTS (SELECT FROM extension_requests e
                 WHERE e.original_transaction_id = s.original_transaction_id AND e.bucket = s.bucket AND e.state = 'queued');
     PERFORM lock_subscriptions(v_ids);
-    SELECT array_agg(c.original_transaction_id), array_agg(c.change_id) INTO v_ids, v_change_ids
+    SELECT array_agg(c.original_transaction_id), array_agg(c.change_id), array_agg(greatest(p_since, b.submitted_at))
+        INTO v_ids, v_change_ids, v_sinces
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         -- What is held out is never called, not in the time that is lost either.
         WHERE b.state <> 'rejected' AND NOT c.is_held_out
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
-            AND (c.doubtful_since IS NULL OR c.doubtful_since > p_since);
+            AND (c.doubtful_since IS NULL OR c.doubtful_since > greatest(p_since, b.submitted_at));
     v_recorded_at := keep_changes(v_ids, v_change_ids);
-    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since), recorded_at = v_recorded_at
-        FROM unnest(v_ids, v_change_ids) AS t (id, change_id)
+    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, t.since), recorded_at = v_recorded_at
+        FROM unnest(v_ids, v_change_ids, v_sinces) AS t (id, change_id, since)
         WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id AND c.bucket = bucket_of(t.id);
     -- Changes that are followed already count too, so that who recovers once more is told the same as the first time.
     SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
-        WHERE b.state <> 'rejected' AND NOT c.is_held_out AND c.doubtful_since <= p_since
+        WHERE b.state <> 'rejected' AND NOT c.is_held_out AND c.doubtful_since <= greatest(p_since, b.submitted_at)
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
     UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';

@@ -223,7 +223,23 @@ CROSS JOIN LATERAL (
                 WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
                     AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half)
                 AND NOT u.had_failed
-            END AS is_after_end,
+            END OR t.is_in_effect AND NOT h.is_purchase AND EXISTS (
+                -- Or it was told to be revoked, and this is the next charge.
+                SELECT FROM repricer.told_statements q
+                WHERE q.original_transaction_id = c.original_transaction_id AND q.type IN ('REFUND', 'REVOKE') AND q.status = '5'
+                    AND q.signed_at >= c.effective_at AND q.signed_at < h.purchased_at
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.charges b
+                        WHERE b.original_transaction_id = c.original_transaction_id
+                            AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus))
+                            AND b.purchased_at > q.signed_at AND b.purchased_at < h.purchased_at)
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.told_statements r
+                        WHERE r.original_transaction_id = c.original_transaction_id AND r.signed_at > q.signed_at
+                            AND (r.type IN ('SUBSCRIBED', 'REFUND_REVERSED') AND r.signed_at < h.purchased_at + h.half
+                                OR (r.statement #>> '{renewal,recentSubscriptionStartAt}')::numeric
+                                    BETWEEN extract(epoch FROM q.signed_at) * 1000 AND extract(epoch FROM h.purchased_at) * 1000)))
+            AS is_after_end,
         -- The same of a change that ended by it. The end is signed at the former expires_at or later; the period that begins
         -- there is after the end. A refund, and an item that was dropped in mid period, end what had been charged.
         NOT h.is_purchase AND h.purchased_at <= c.ended_at

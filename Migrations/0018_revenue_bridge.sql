@@ -193,17 +193,25 @@ WITH subjects AS (
         SELECT FROM unnest(k.begins, k.ends) AS u (begins, ends) WHERE u.begins < p.at AND u.ends >= p.at)
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
-    -- Before the first known charge, it is what the plan knew: the price of each seat.
+    -- Before the first known charge, it is what the plan knew: the price of each seat. Nothing was paid for where a charge was
+    -- told to have failed, or the subscription to have ended, since the last one.
     SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price,
         -- Until the first charge, where that is moments late.
         CASE WHEN f.at <= w.renews + f.moments THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
-    FROM items i
+    -- OFFSET 0: only of these few is the rest asked.
+    FROM (SELECT i.* FROM items i
+        WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins) OFFSET 0) i
     CROSS JOIN LATERAL (SELECT i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews) w
     LEFT JOIN (
         SELECT DISTINCT ON (p.item) p.item, p.run_begins AS at, least(interval '1 hour', (p.run_ends - p.run_begins) / 10) AS moments
         FROM paid p WHERE p.stands AND NOT p.is_added_seat ORDER BY p.item, p.run_begins) f
         ON f.item = i.item
-    WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
+    WHERE NOT EXISTS (
+        SELECT FROM repricer.told_statements q
+        WHERE q.original_transaction_id = i.id AND q.signed_at < i.called_at
+            AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED')
+            AND q.signed_at > (SELECT max(h.expires_at) FROM repricer.charges h
+                WHERE h.original_transaction_id = i.id AND h.sku = ANY (i.names) AND h.purchased_at < i.called_at) - interval '1 day')
 ), known AS (
     SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p
     UNION ALL
@@ -258,6 +266,11 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             WHEN 'expired_for_another_increase' THEN 'declined' WHEN 'expired_for_price_increase' THEN 'declined'
             ELSE 'left' END
         WHEN m.is_end AND m.state = 'lapsed' THEN 'lapsed'
+        -- An item that counts with a change of its own falls with its declined parent all the same.
+        WHEN EXISTS (
+            SELECT FROM dependents d
+            WHERE d.subject = m.subject AND d.at = m.at AND d.id = m.id AND d.name = ANY (m.names) AND d.state = 'declined'
+                AND d.ended_at > m.from_at - interval '31 days' AND d.ended_at < m.to_at + interval '1 day') THEN 'dependents'
         WHEN m.is_cut THEN 'refunds'
         ELSE coalesce((
             SELECT CASE

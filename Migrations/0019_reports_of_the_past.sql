@@ -21,13 +21,16 @@ SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, (
             (SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
                 FROM repricer.subscription_events_at(p_at) e
                 WHERE e.original_transaction_id = s.original_transaction_id
+                    AND e.statement #>> '{transaction,details,additionalTransactionReason}' IS DISTINCT FROM 'SEAT_ADDITION'
                     AND e.signed_at > coalesce(h.at - interval '40 days', '-infinity')),
             (SELECT max(coalesce(k.told_period_at,
                     timestamptz 'epoch' + (k.statement #>> '{transaction,purchasedAt}')::bigint * interval '1 millisecond'))
                 FROM repricer.kept_statements k
-                WHERE k.original_transaction_id = s.original_transaction_id AND k.recorded_at <= p_at)) END
+                WHERE k.original_transaction_id = s.original_transaction_id AND k.recorded_at <= p_at
+                    AND k.statement #>> '{transaction,details,additionalTransactionReason}' IS DISTINCT FROM 'SEAT_ADDITION')) END
+    -- Seats that are added begin no period.
     FROM (SELECT max(c.purchased_at) AS at FROM repricer.charges_at(p_at) c
-        WHERE c.original_transaction_id = s.original_transaction_id) h)
+        WHERE c.original_transaction_id = s.original_transaction_id AND NOT c.is_added_seat) h)
 FROM repricer.subscriptions s
 $$;
 COMMENT ON FUNCTION repricer.subscriptions_at(timestamptz) IS

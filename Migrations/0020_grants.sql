@@ -56,7 +56,7 @@ GRANT EXECUTE ON FUNCTION repricer.twelfths(text), repricer.figure(numeric, text
 
 -- repricer_pricing plans: it reads.
 GRANT SELECT ON repricer.subscriptions, repricer.subscription_events, repricer.kept_statements, repricer.told_statements,
-    repricer.overdue_statements, repricer.retention_floors, repricer.charges, repricer.money_entries,
+    repricer.overdue_statements, repricer.retention_floors, repricer.month_partitions, repricer.charges, repricer.money_entries,
     repricer.notification_ids, repricer.notifications, repricer.signing_headers, repricer.inbox,
     repricer.renewal_extensions, repricer.extension_summaries, repricer.moved_renewals,
     repricer.outbox, repricer.webhook_deliveries,

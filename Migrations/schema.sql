@@ -839,6 +839,7 @@ CREATE TABLE repricer.kept_statements (
     told_period_at timestamp with time zone,
     tells_end boolean DEFAULT false NOT NULL,
     left_out jsonb,
+    status text,
     CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -849,6 +850,8 @@ COMMENT ON COLUMN repricer.kept_statements.told_period_at IS 'Start of the paid 
 COMMENT ON COLUMN repricer.kept_statements.tells_end IS 'Whether it told when the paid period ends; where statement is kept, that says so.';
 
 COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of what was left out of it as meaningless; null: nothing.';
+
+COMMENT ON COLUMN repricer.kept_statements.status IS 'Apple''s status of the subscription that it told; where statement is kept, that says so. null: it told none.';
 
 CREATE TABLE repricer.stale_figures (
     original_transaction_id text NOT NULL,
@@ -975,7 +978,8 @@ CREATE VIEW repricer.told_statements AS
     subscription_events.statement,
     subscription_events.recorded_at,
     COALESCE(repricer.tells_end(subscription_events.statement), false) AS tells_end,
-    (subscription_events.statement -> 'ignored'::text) AS left_out
+    (subscription_events.statement -> 'ignored'::text) AS left_out,
+    (subscription_events.statement ->> 'status'::text) AS status
    FROM repricer.subscription_events
 UNION ALL
  SELECT kept_statements.original_transaction_id,
@@ -988,7 +992,8 @@ UNION ALL
     kept_statements.statement,
     kept_statements.recorded_at,
     (kept_statements.tells_end OR COALESCE(repricer.tells_end(kept_statements.statement), false)) AS tells_end,
-    kept_statements.left_out
+    kept_statements.left_out,
+    COALESCE((kept_statements.statement ->> 'status'::text), kept_statements.status) AS status
    FROM repricer.kept_statements;
 
 COMMENT ON VIEW repricer.told_statements IS 'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
@@ -3007,7 +3012,7 @@ CREATE VIEW repricer.explained_charges AS
                     (EXISTS ( SELECT
                            FROM repricer.told_statements q
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AS had_failed) u
-             CROSS JOIN LATERAL ( SELECT (t.is_in_effect AND (NOT h.is_purchase) AND
+             CROSS JOIN LATERAL ( SELECT ((t.is_in_effect AND (NOT h.is_purchase) AND
                         CASE
                             WHEN (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) THEN ((EXISTS ( SELECT
                                FROM repricer.told_statements q
@@ -3017,7 +3022,13 @@ CREATE VIEW repricer.explained_charges AS
                             ELSE (COALESCE((h.revoked_at > (h.purchased_at + h.half)), true) AND (EXISTS ( SELECT
                                FROM repricer.told_statements q
                               WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT u.had_failed))
-                        END) AS is_after_end,
+                        END) OR (t.is_in_effect AND (NOT h.is_purchase) AND (EXISTS ( SELECT
+                           FROM repricer.told_statements q
+                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['REFUND'::text, 'REVOKE'::text])) AND (q.status = '5'::text) AND (q.signed_at >= c.effective_at) AND (q.signed_at < h.purchased_at) AND (NOT (EXISTS ( SELECT
+                                   FROM repricer.charges b
+                                  WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND (b.purchased_at > q.signed_at) AND (b.purchased_at < h.purchased_at))))) AND (NOT (EXISTS ( SELECT
+                                   FROM repricer.told_statements r_1
+                                  WHERE ((r_1.original_transaction_id = c.original_transaction_id) AND (r_1.signed_at > q.signed_at) AND (((r_1.type = ANY (ARRAY['SUBSCRIBED'::text, 'REFUND_REVERSED'::text])) AND (r_1.signed_at < (h.purchased_at + h.half))) OR ((((r_1.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric >= (EXTRACT(epoch FROM q.signed_at) * (1000)::numeric)) AND (((r_1.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric <= (EXTRACT(epoch FROM h.purchased_at) * (1000)::numeric))))))))))))) AS is_after_end,
                     ((NOT h.is_purchase) AND (h.purchased_at <= c.ended_at) AND (c.ended_at < (h.purchased_at +
                         CASE
                             WHEN (c.reason = 'item_missing_at_renewal'::text) THEN h.tolerance
@@ -5619,6 +5630,7 @@ DECLARE
     v_changes bigint;
     v_ids text[];
     v_change_ids uuid[];
+    v_sinces timestamptz[];
     v_recorded_at timestamptz;
     -- Citus refuses a CASE with session_user in an UPDATE.
     v_by text := session_user;
@@ -5636,20 +5648,21 @@ BEGIN
             OR EXISTS (SELECT FROM extension_requests e
                 WHERE e.original_transaction_id = s.original_transaction_id AND e.bucket = s.bucket AND e.state = 'queued');
     PERFORM lock_subscriptions(v_ids);
-    SELECT array_agg(c.original_transaction_id), array_agg(c.change_id) INTO v_ids, v_change_ids
+    SELECT array_agg(c.original_transaction_id), array_agg(c.change_id), array_agg(greatest(p_since, b.submitted_at))
+        INTO v_ids, v_change_ids, v_sinces
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         -- What is held out is never called, not in the time that is lost either.
         WHERE b.state <> 'rejected' AND NOT c.is_held_out
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
-            AND (c.doubtful_since IS NULL OR c.doubtful_since > p_since);
+            AND (c.doubtful_since IS NULL OR c.doubtful_since > greatest(p_since, b.submitted_at));
     v_recorded_at := keep_changes(v_ids, v_change_ids);
-    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, p_since), recorded_at = v_recorded_at
-        FROM unnest(v_ids, v_change_ids) AS t (id, change_id)
+    UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, t.since), recorded_at = v_recorded_at
+        FROM unnest(v_ids, v_change_ids, v_sinces) AS t (id, change_id, since)
         WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id AND c.bucket = bucket_of(t.id);
     -- Changes that are followed already count too, so that who recovers once more is told the same as the first time.
     SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
-        WHERE b.state <> 'rejected' AND NOT c.is_held_out AND c.doubtful_since <= p_since
+        WHERE b.state <> 'rejected' AND NOT c.is_held_out AND c.doubtful_since <= greatest(p_since, b.submitted_at)
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
     UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
@@ -6337,7 +6350,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     (EXISTS ( SELECT
                            FROM repricer.told_statements_at(p_at) q
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AS had_failed) u
-             CROSS JOIN LATERAL ( SELECT (t.is_in_effect AND (NOT h.is_purchase) AND
+             CROSS JOIN LATERAL ( SELECT ((t.is_in_effect AND (NOT h.is_purchase) AND
                         CASE
                             WHEN (h.paid_before_until < (h.purchased_at - 'PT1M'::interval)) THEN ((EXISTS ( SELECT
                                FROM repricer.told_statements_at(p_at) q
@@ -6347,7 +6360,13 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                             ELSE (COALESCE((h.revoked_at > (h.purchased_at + h.half)), true) AND (EXISTS ( SELECT
                                FROM repricer.told_statements_at(p_at) q
                               WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT u.had_failed))
-                        END) AS is_after_end,
+                        END) OR (t.is_in_effect AND (NOT h.is_purchase) AND (EXISTS ( SELECT
+                           FROM repricer.told_statements_at(p_at) q
+                          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['REFUND'::text, 'REVOKE'::text])) AND (q.status = '5'::text) AND (q.signed_at >= c.effective_at) AND (q.signed_at < h.purchased_at) AND (NOT (EXISTS ( SELECT
+                                   FROM repricer.charges_at(p_at) b
+                                  WHERE ((b.original_transaction_id = c.original_transaction_id) AND ((b.sku = c.sku) OR (b.sku = c.current_sku) OR (b.sku = ANY (c.former_skus))) AND (b.purchased_at > q.signed_at) AND (b.purchased_at < h.purchased_at))))) AND (NOT (EXISTS ( SELECT
+                                   FROM repricer.told_statements_at(p_at) r_1
+                                  WHERE ((r_1.original_transaction_id = c.original_transaction_id) AND (r_1.signed_at > q.signed_at) AND (((r_1.type = ANY (ARRAY['SUBSCRIBED'::text, 'REFUND_REVERSED'::text])) AND (r_1.signed_at < (h.purchased_at + h.half))) OR ((((r_1.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric >= (EXTRACT(epoch FROM q.signed_at) * (1000)::numeric)) AND (((r_1.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric <= (EXTRACT(epoch FROM h.purchased_at) * (1000)::numeric))))))))))))) AS is_after_end,
                     ((NOT h.is_purchase) AND (h.purchased_at <= c.ended_at) AND (c.ended_at < (h.purchased_at +
                         CASE
                             WHEN (c.reason = 'item_missing_at_renewal'::text) THEN h.tolerance
@@ -7975,17 +7994,25 @@ WITH subjects AS (
         SELECT FROM unnest(k.begins, k.ends) AS u (begins, ends) WHERE u.begins < p.at AND u.ends >= p.at)
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
-    -- Before the first known charge, it is what the plan knew: the price of each seat.
+    -- Before the first known charge, it is what the plan knew: the price of each seat. Nothing was paid for where a charge was
+    -- told to have failed, or the subscription to have ended, since the last one.
     SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price,
         -- Until the first charge, where that is moments late.
         CASE WHEN f.at <= w.renews + f.moments THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
-    FROM items i
+    -- OFFSET 0: only of these few is the rest asked.
+    FROM (SELECT i.* FROM items i
+        WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins) OFFSET 0) i
     CROSS JOIN LATERAL (SELECT i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews) w
     LEFT JOIN (
         SELECT DISTINCT ON (p.item) p.item, p.run_begins AS at, least(interval '1 hour', (p.run_ends - p.run_begins) / 10) AS moments
         FROM paid p WHERE p.stands AND NOT p.is_added_seat ORDER BY p.item, p.run_begins) f
         ON f.item = i.item
-    WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
+    WHERE NOT EXISTS (
+        SELECT FROM repricer.told_statements q
+        WHERE q.original_transaction_id = i.id AND q.signed_at < i.called_at
+            AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED')
+            AND q.signed_at > (SELECT max(h.expires_at) FROM repricer.charges h
+                WHERE h.original_transaction_id = i.id AND h.sku = ANY (i.names) AND h.purchased_at < i.called_at) - interval '1 day')
 ), known AS (
     SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p
     UNION ALL
@@ -8040,6 +8067,11 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             WHEN 'expired_for_another_increase' THEN 'declined' WHEN 'expired_for_price_increase' THEN 'declined'
             ELSE 'left' END
         WHEN m.is_end AND m.state = 'lapsed' THEN 'lapsed'
+        -- An item that counts with a change of its own falls with its declined parent all the same.
+        WHEN EXISTS (
+            SELECT FROM dependents d
+            WHERE d.subject = m.subject AND d.at = m.at AND d.id = m.id AND d.name = ANY (m.names) AND d.state = 'declined'
+                AND d.ended_at > m.from_at - interval '31 days' AND d.ended_at < m.to_at + interval '1 day') THEN 'dependents'
         WHEN m.is_cut THEN 'refunds'
         ELSE coalesce((
             SELECT CASE
@@ -8266,17 +8298,25 @@ WITH subjects AS (
         SELECT FROM unnest(k.begins, k.ends) AS u (begins, ends) WHERE u.begins < p.at AND u.ends >= p.at)
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
-    -- Before the first known charge, it is what the plan knew: the price of each seat.
+    -- Before the first known charge, it is what the plan knew: the price of each seat. Nothing was paid for where a charge was
+    -- told to have failed, or the subscription to have ended, since the last one.
     SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price,
         -- Until the first charge, where that is moments late.
         CASE WHEN f.at <= w.renews + f.moments THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
-    FROM items i
+    -- OFFSET 0: only of these few is the rest asked.
+    FROM (SELECT i.* FROM items i
+        WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins) OFFSET 0) i
     CROSS JOIN LATERAL (SELECT i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews) w
     LEFT JOIN (
         SELECT DISTINCT ON (p.item) p.item, p.run_begins AS at, least(interval '1 hour', (p.run_ends - p.run_begins) / 10) AS moments
         FROM paid p WHERE p.stands AND NOT p.is_added_seat ORDER BY p.item, p.run_begins) f
         ON f.item = i.item
-    WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins)
+    WHERE NOT EXISTS (
+        SELECT FROM repricer.told_statements_at(p_at) q
+        WHERE q.original_transaction_id = i.id AND q.signed_at < i.called_at
+            AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED')
+            AND q.signed_at > (SELECT max(h.expires_at) FROM repricer.charges_at(p_at) h
+                WHERE h.original_transaction_id = i.id AND h.sku = ANY (i.names) AND h.purchased_at < i.called_at) - interval '1 day')
 ), known AS (
     SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p
     UNION ALL
@@ -8331,6 +8371,11 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             WHEN 'expired_for_another_increase' THEN 'declined' WHEN 'expired_for_price_increase' THEN 'declined'
             ELSE 'left' END
         WHEN m.is_end AND m.state = 'lapsed' THEN 'lapsed'
+        -- An item that counts with a change of its own falls with its declined parent all the same.
+        WHEN EXISTS (
+            SELECT FROM dependents d
+            WHERE d.subject = m.subject AND d.at = m.at AND d.id = m.id AND d.name = ANY (m.names) AND d.state = 'declined'
+                AND d.ended_at > m.from_at - interval '31 days' AND d.ended_at < m.to_at + interval '1 day') THEN 'dependents'
         WHEN m.is_cut THEN 'refunds'
         ELSE coalesce((
             SELECT CASE
@@ -10181,13 +10226,16 @@ SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, (
             (SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
                 FROM repricer.subscription_events_at(p_at) e
                 WHERE e.original_transaction_id = s.original_transaction_id
+                    AND e.statement #>> '{transaction,details,additionalTransactionReason}' IS DISTINCT FROM 'SEAT_ADDITION'
                     AND e.signed_at > coalesce(h.at - interval '40 days', '-infinity')),
             (SELECT max(coalesce(k.told_period_at,
                     timestamptz 'epoch' + (k.statement #>> '{transaction,purchasedAt}')::bigint * interval '1 millisecond'))
                 FROM repricer.kept_statements k
-                WHERE k.original_transaction_id = s.original_transaction_id AND k.recorded_at <= p_at)) END
+                WHERE k.original_transaction_id = s.original_transaction_id AND k.recorded_at <= p_at
+                    AND k.statement #>> '{transaction,details,additionalTransactionReason}' IS DISTINCT FROM 'SEAT_ADDITION')) END
+    -- Seats that are added begin no period.
     FROM (SELECT max(c.purchased_at) AS at FROM repricer.charges_at(p_at) c
-        WHERE c.original_transaction_id = s.original_transaction_id) h)
+        WHERE c.original_transaction_id = s.original_transaction_id AND NOT c.is_added_seat) h)
 FROM repricer.subscriptions s
 $$;
 
@@ -10329,11 +10377,11 @@ CREATE FUNCTION repricer.told_statements_at(p_at timestamp with time zone) RETUR
     LANGUAGE sql STABLE
     AS $$
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    coalesce(repricer.tells_end(statement), false), statement -> 'ignored'
+    coalesce(repricer.tells_end(statement), false), statement -> 'ignored', statement ->> 'status'
 FROM repricer.subscription_events_at(p_at)
 UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
-    tells_end OR coalesce(repricer.tells_end(statement), false), left_out
+    tells_end OR coalesce(repricer.tells_end(statement), false), left_out, coalesce(statement ->> 'status', status)
 FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;
 
@@ -14540,6 +14588,7 @@ GRANT SELECT,INSERT ON TABLE repricer.price_change_versions TO repricer_service;
 
 GRANT SELECT,INSERT ON TABLE repricer.subscription_event_versions TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.month_partitions TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.month_partitions TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.move_tallies TO repricer_service;

@@ -146,6 +146,13 @@ package final class Attempt<Kind: CallKind>: Sendable {
         return "its status is refused: \(refusal.codeAndName)"
     }
 
+    /// Whether its refusal is counted beside those of other calls. Our own check asks nobody. And where the answer to an
+    /// earlier attempt was lost, "done already" is what that attempt did.
+    var tellsOfOthers: Bool {
+        guard let refusal = answer.refusal, !refusal.isOurs else { return false }
+        return call.isFirstAttempt || refusal.meaning != .checkStatus
+    }
+
     /// Whether it was refused, or is the check of an attempt that was.
     var mayEndRefused: Bool {
         answer.isRefusal || call.step == .check && call.errorCode != nil

@@ -294,7 +294,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
         let answered = sent.filter(\.answer.isAnswered)
             .flatMap { scopes[$0.call.callID] ?? [] }
-        let refused = sent.filter { $0.answer.refusal.map { !$0.isOurs } ?? false }
+        let refused = sent.filter(\.tellsOfOthers)
         let hasSuccess = sent.contains(where: \.answer.isAnswered)
         if refused.isEmpty {
             let known = try await engine.pool.read { try RefusalStreakQueries.read(kind, on: $0) }

@@ -332,9 +332,10 @@ extension RecentAnswers.State {
         return true
     }
 
+    /// Notes that our key was accepted. Calls of the kind that are refused for it all the same are refused alike for
+    /// another reason, so they go on to count.
     mutating func noteGoodKey(_ kind: StoreCall.Kind) {
-        let key = RecentAnswers.Key(kind: kind, scope: CallScope())
-        if streaks[key]?.isAboutKey ?? false { streaks[key] = nil }
+        streaks[RecentAnswers.Key(kind: kind, scope: CallScope())]?.isAboutKey = false
     }
 
     mutating func judge(
@@ -462,7 +463,7 @@ extension RecentAnswers.State {
         let isForAll =
             refusal.meaning == .haltService && liveBatches <= 1
             && (streaks[key]?.batches.count ?? 0) <= 1
-            && (refusal.isAboutKey || scopes.contains { $0.batchID != nil })
+            && (streaks[key]?.isAboutKey ?? false || scopes.contains { $0.batchID != nil })
         if serviceHalted.contains(kind) || isSystemic && (isOfAllBatches(key) || isForAll) {
             return halt(key, at: realNow, .all)
         }
@@ -491,10 +492,15 @@ extension RecentAnswers.State {
         _ refusal: StoreRefusal, _ subject: String, _ scopes: [CallScope], _ key: RecentAnswers.Key,
         _ now: Instant
     ) {
-        var streak = streaks[key] ?? RecentAnswers.Streak(code: refusal.code, since: now)
-        if streak.code != refusal.code { streak.subjects = [] }
+        var streak =
+            streaks[key]
+            ?? RecentAnswers.Streak(
+                code: refusal.code, since: now, isAboutKey: refusal.isAboutKey)
+        if streak.code != refusal.code {
+            streak.subjects = []
+            streak.isAboutKey = refusal.isAboutKey
+        }
         streak.code = refusal.code
-        streak.isAboutKey = refusal.isAboutKey
         // More than that would tell nothing new. A first token may be old, so its refusal counts only among those
         // with any code.
         let isOld = refusal.meaning == .refresh && scopes.allSatisfy { $0.staleTokens == 0 }

@@ -92,14 +92,15 @@ package enum CheckpointQueries {
     }
 
     /// The start of the paid period that a statement tells, where no charge that was recorded by then tells it. The
-    /// checkpoint that replaces the statement does not say when that was known.
+    /// checkpoint that replaces the statement does not say when that was known. Seats that are added begin no period.
     private static func toldPeriod(_ table: SQL) -> SQL {
         let told: SQL =
             "to_timestamp((\(fragment: table).statement #>> '{transaction,purchasedAt}')::bigint / 1000.0)"
         return """
-            CASE WHEN NOT EXISTS (
+            CASE WHEN \(fragment: table).statement #>> '{transaction,details,additionalTransactionReason}'
+                IS DISTINCT FROM 'SEAT_ADDITION' AND NOT EXISTS (
                 SELECT FROM repricer.charges h
-                WHERE h.original_transaction_id = \(fragment: table).original_transaction_id
+                WHERE h.original_transaction_id = \(fragment: table).original_transaction_id AND NOT h.is_added_seat
                     AND h.bucket = \(fragment: table).bucket AND h.purchased_at >= \(fragment: told)
                     AND h.recorded_at <= \(fragment: table).recorded_at) THEN \(fragment: told) END
             """
@@ -114,9 +115,10 @@ package enum CheckpointQueries {
             """
             -- name: keepMarks
             INSERT INTO repricer.kept_statements (original_transaction_id, bucket, signed_at, evidence_id, source, type,
-                subtype, recorded_at, told_period_at, tells_end, left_out)
+                subtype, recorded_at, told_period_at, tells_end, left_out, status)
             SELECT e.original_transaction_id, e.bucket, e.signed_at, e.evidence_id, e.source, e.type, e.subtype,
-                e.recorded_at, e.told_period_at, coalesce(repricer.tells_end(e.statement), false), e.statement -> 'ignored'
+                e.recorded_at, e.told_period_at, coalesce(repricer.tells_end(e.statement), false), e.statement -> 'ignored',
+                e.statement ->> 'status'
             FROM (
                 SELECT t.*, \(fragment: toldPeriod("t")) AS told_period_at FROM repricer.subscription_events t
                 WHERE t.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "t.bucket"))
@@ -133,7 +135,8 @@ package enum CheckpointQueries {
             """
             -- name: keepMarksOnly
             UPDATE repricer.kept_statements k SET statement = NULL, told_period_at = \(fragment: toldPeriod("k")),
-                tells_end = coalesce(repricer.tells_end(statement), false), left_out = statement -> 'ignored'
+                tells_end = coalesce(repricer.tells_end(statement), false), left_out = statement -> 'ignored',
+                status = statement ->> 'status'
             WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
                 AND signed_at < \(timestamp: before) AND statement IS NOT NULL
                 AND (\(fragment: isMark("k")) OR \(fragment: toldPeriod("k")) IS NOT NULL

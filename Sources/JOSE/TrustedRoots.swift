@@ -21,6 +21,9 @@ package struct TrustedRoots: Sendable {
         fingerprints.contains { Hex.text(of: $0) == fingerprint }
     }
 
+    /// When the first of them ends, in seconds of UNIX time.
+    package var firstEnd: Int64? { certificates.compactMap { $0.validity?.upperBound }.min() }
+
     private init(checking certificates: [Certificate], from source: String) throws(JOSEError) {
         guard !certificates.isEmpty else {
             throw JOSEError(.noRoots, "no certificate in \(source)")

@@ -256,7 +256,7 @@ extension ControlQueries.Wave {
         case "approval": return "with the approval"
         case "at": return plannedAt.map { "at \(.time($0))" } ?? "–"
         case "after":
-            return "\((afterMilliseconds ?? 0) / 60_000) minutes after the one before"
+            return "\(waitText) after the one before"
         default: return "by hand: <code>repricer release</code>"
         }
     }

@@ -51,8 +51,8 @@ package struct WavePlan: Hashable, Sendable {
 
     /// What a forecast of a batch with waves does not know.
     package static let datesNote =
-        "dates and consent are forecast for the earliest release of each wave, with the approval now and each release by "
-        + "hand at once; each row is judged anew when it is sent"
+        "dates and consent are forecast for the earliest release of each wave, as if the batch was approved now and each "
+        + "release by hand came at once; each row is judged anew when it is sent"
 
     /// The earliest release of each wave of a batch that is approved at an instant.
     package func earliestReleases(approvedAt instant: Instant) -> [Instant] {

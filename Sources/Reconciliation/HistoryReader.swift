@@ -249,7 +249,8 @@ package struct HistoryReader: Sendable {
             throw ReconcileError.untaken(
                 "all \(codes.count) notifications of a page were refused by this service"
                     + " (\(Set(codes).sorted().joined(separator: ", "))):"
-                    + " see `repricer config check` for certificates, app and environment")
+                    + " see `repricer config check` for certificates, and compare REPRICER_BUNDLE_ID,"
+                    + " REPRICER_APP_APPLE_ID and REPRICER_ENVIRONMENT with App Store Connect")
         }
     }
 

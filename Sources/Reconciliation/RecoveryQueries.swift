@@ -54,7 +54,8 @@ package enum RecoveryQueries {
             SELECT s.id, repricer.bucket_of(s.id), \(list.reason.rawValue), \(list.id), \(timestamp: at)
             FROM (
                 SELECT c.original_transaction_id FROM repricer.price_changes c
-                WHERE c.doubtful_since <= \(timestamp: since) AND \(fragment: uncalled)
+                JOIN repricer.batches b ON b.batch_id = c.batch_id
+                WHERE c.doubtful_since <= greatest(\(timestamp: since), b.submitted_at) AND \(fragment: uncalled)
                 UNION SELECT subject FROM repricer.store_calls
                 WHERE settled_at IS NULL AND kind <> 'mass_extension'
             ) s (id)
@@ -222,8 +223,8 @@ package enum RecoveryQueries {
                         WHERE k.original_transaction_id = c.original_transaction_id AND k.bucket = c.bucket
                             AND k.reason = \(list.reason.rawValue) AND k.list_id = \(list.id)
                             AND k.outcome IN \(fragment: isUnread)) AS is_unread
-                FROM repricer.price_changes c WHERE c.doubtful_since <= \(timestamp: since)) u
-            JOIN repricer.batches b ON b.batch_id = u.batch_id
+                FROM repricer.price_changes c WHERE c.doubtful_since IS NOT NULL) u
+            JOIN repricer.batches b ON b.batch_id = u.batch_id AND u.doubtful_since <= greatest(\(timestamp: since), b.submitted_at)
             GROUP BY b.batch_id, b.name ORDER BY b.name
             """
         ).map { row in

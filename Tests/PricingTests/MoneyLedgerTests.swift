@@ -278,6 +278,26 @@ private typealias Story = LifecycleStory
         #expect(lines([seats]) == ["charge A 31980 \(counted)"])
     }
 
+    /// Beside an item that cannot be read, has no price, or is listed twice, no share can be told.
+    @Test func taxExclusivePrice_besideWhatIsNotUnderstood_isNobodys() {
+        let charged = Story.charged("A", price: 9990)
+        var free = Story.charged("B", price: 990)
+        free.price = nil
+        let tax: (inout TransactionStatement) -> Void = { $0.taxExclusivePrice = 9227 }
+
+        let unread = event(5, "DID_RENEW", charged: [charged]) {
+            tax(&$0)
+            $0.isIncomplete = true
+        }
+
+        #expect(lines([event(5, "DID_RENEW", charged: [charged], tax)]) == ["charge A 9990 9227"])
+        #expect(lines([unread]) == ["charge A 9990 -"])
+        #expect(
+            lines([event(5, "DID_RENEW", charged: [charged, free], tax)]) == ["charge A 9990 -"])
+        #expect(
+            lines([event(5, "DID_RENEW", charged: [charged, charged], tax)]) == ["charge A 9990 -"])
+    }
+
     @Test func taxExclusivePrice_isSharedByPrice_andItsSharesAddUp() {
         let items = [
             Story.charged("A", price: 9990), Story.charged("B", price: 990),

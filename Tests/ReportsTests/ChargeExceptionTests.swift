@@ -457,6 +457,32 @@ import Testing
         #expect(named == [])
     }
 
+    /// A revocation ended the subscription, and it is charged on: unless that was taken back, or the customer bought it again.
+    @Test(arguments: [
+        ("REFUND", 5, "", true), ("REVOKE", 5, "", true), ("REFUND", 1, "", false),
+        ("REFUND", 5, event("REFUND_REVERSED", "2026-03-20Z"), false),
+        ("REFUND", 5, event("SUBSCRIBED", "2026-03-20Z"), false),
+        ("REFUND", 5, charge("2026-03-20Z", 12990, until: "2026-04-20Z", isPurchase: true), false),
+    ])
+    func aRenewalAfterARevocation_isAfterTheEnd(
+        type: String, status: Int, more: String, isNamed: Bool
+    ) async throws {
+        let (_, named) = try await told(
+            Self.change("effective") + Self.march
+                + Self.event(type, "2026-03-15Z", #"{"status": \#(status)}"#)
+                + Self.charge("2026-05-10Z", 12990, until: "2026-06-10Z") + more)
+
+        #expect(named.contains("after_end 12990 12990") == isNamed, "\(named)")
+    }
+
+    private static func event(_ type: String, _ day: String, _ statement: String = "{}") -> String {
+        """
+        INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+            statement)
+        VALUES ('1', repricer.bucket_of('1'), '\(day)', '\(type)', 'notification', '\(type)', '\(statement)');
+        """
+    }
+
     /// The end was told, and the purchase that followed was lost; a later statement tells when the customer began anew.
     @Test func aRenewalAfterAnEnd_whosePurchaseIsLost_isNamedUnlessItsStartIsTold() async throws {
         func story(startedOn day: String?) -> String {

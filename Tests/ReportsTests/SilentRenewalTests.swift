@@ -162,6 +162,22 @@ import Testing
                 "UPDATE repricer.subscriptions SET purchased_at = '2026-05-15Z';"),
             missesTheOldPrice
         ),
+        (
+            // Their charge begins no period. The one that runs has all seats: one, and two that were added.
+            "seats were added",
+            open(
+                "accepted", due: "2026-06-01Z",
+                """
+                INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                    price_milliunits, quantity, currency, storefront, is_purchase, is_added_seat)
+                VALUES ('1', repricer.bucket_of('1'), 'seats', 'PLAN', '2026-04-15Z', '2026-05-01Z', 5000, 2, 'USD', 'USA',
+                    true, true);
+                """
+                    + said(
+                        #"{"status": 1, "transaction": {"purchasedAt": 1776211200000, "details": {"additionalTransactionReason": "SEAT_ADDITION"}}}"#
+                    )),
+            ["charges_missing 1", "missing 2026-05-01 0 29970"]
+        ),
         ("it was aborted", open("aborted", due: "2026-06-01Z"), []),
         (
             "the customer turned renewal off",

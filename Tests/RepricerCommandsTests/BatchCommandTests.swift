@@ -355,7 +355,7 @@ import Testing
         let status = await run("status", "spring", environment: office.ana)
         let show = await run("show", "spring", environment: office.ana)
 
-        #expect(before.output.contains("by hand: `repricer release`"))
+        #expect(before.output.contains("by hand: `repricer release BATCH`"))
         #expect(withdrawn.code == .done, "\(withdrawn.messages)")
         for outcome in [status, show] {
             #expect(!outcome.output.contains("repricer release"), "\(outcome.output)")

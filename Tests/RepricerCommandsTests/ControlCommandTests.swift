@@ -140,8 +140,8 @@ import Testing
                 """
                 WAVE  ROWS OF  ROWS  UNSENT  RELEASED
                 1     USA         2       2  with the approval
-                2     GBR         1       1  by hand: `repricer release`
-                3     rest        0       0  1440 min after the one before
+                2     GBR         1       1  by hand: `repricer release BATCH`
+                3     rest        0       0  1 day after the one before
                 """))
         #expect(early.code == .conflict)
         #expect(second.output == "released wave 2 of 3 of spring\n")
@@ -258,7 +258,8 @@ import Testing
 
         #expect(
             text.output.contains(
-                "GBR since 2026-01-05T00:00:00Z: the App Store refused a call; `repricer resume`"))
+                "GBR since 2026-01-05T00:00:00Z: the App Store refused a call; `repricer resume BATCH`"
+            ))
         #expect(
             json.output.contains(
                 #""storefront":"GBR","halted_by":"4000134""#))

@@ -46,4 +46,15 @@ import Testing
             previous = text
         }
     }
+
+    /// What a report shows as recorded was known by the instant that it is asked of.
+    @Test(arguments: [
+        ("2026-12-01T00:00:00.375756Z", 376), ("2026-12-01T00:00:00.375000Z", 375),
+        ("2026-12-01T00:00:00.375Z", 375), ("2026-12-01T00:00:00.9999Z", 1000),
+        ("2026-12-01T01:00:00.0001+01:00", 1), ("2026-12-01T00:00:00Z", 0),
+    ])
+    func instant_withMoreDigits_isRoundedUp(text: String, milliseconds: Int64) {
+        #expect(RFC3339.parseRoundingUp(text) == 1_796_083_200_000 + milliseconds)
+        #expect(RFC3339.parseRoundingUp("2026-12-01T00:00:00.1x") == nil)
+    }
 }

@@ -12,7 +12,8 @@ enum RetryAfter {
     /// a rehearsal's clock is not that of the answer at all.
     private static let skewMax: Int64 = 10 * 60 * 1000
 
-    /// The instant by our clock, never before `now` and never later than `waitMax` after it.
+    /// The instant by our clock, after `now` and never later than `waitMax` after it. An instant that has passed says
+    /// nothing usable: our clock, or the other one, is off.
     ///
     /// What is named as an instant is one of the answer's clock. Its header `date` tells how far ours is from that.
     static func instant(_ value: String?, now: Int64, date: String? = nil) -> Instant {
@@ -21,8 +22,8 @@ enum RetryAfter {
             .flatMap { $0.magnitude <= UInt64(skewMax) ? $0 : nil }
         let named = value.flatMap { milliseconds($0, now: now, skew: skew ?? 0) }
             .map(Instant.init(milliseconds:))
-        return min(
-            max(named ?? start.advanced(by: waitDefault), start), start.advanced(by: waitMax))
+        let usable = named.flatMap { $0 > start ? $0 : nil }
+        return min(usable ?? start.advanced(by: waitDefault), start.advanced(by: waitMax))
     }
 
     private static func milliseconds(_ value: String, now: Int64, skew: Int64) -> Int64? {
@@ -37,6 +38,7 @@ enum RetryAfter {
         }
         // Thirty years of waiting must mean a point in time.
         if number >= 1_000_000_000 { return number * 1000 + skew }
-        return Instant(milliseconds: now).advanced(by: number * 1000).milliseconds
+        // Who asks for no wait at all, and refuses, would be asked without end.
+        return Instant(milliseconds: now).advanced(by: max(1, number) * 1000).milliseconds
     }
 }

@@ -211,6 +211,20 @@ package enum ControlQueries {
     }
 }
 
+extension ControlQueries.Wave {
+    /// How long it waits after the wave before it, in the largest unit that fits: `2 days`, `36 hours`, `90 minutes`.
+    package var waitText: String {
+        let minutes = (afterMilliseconds ?? 0) / 60_000
+        let (count, unit) =
+            switch minutes {
+            case _ where minutes % 1440 == 0: (minutes / 1440, "day")
+            case _ where minutes % 60 == 0: (minutes / 60, "hour")
+            default: (minutes, "minute")
+            }
+        return "\(count) \(unit)\(count == 1 ? "" : "s")"
+    }
+}
+
 extension WavePlan {
     /// The plan as `batches.waves` keeps it.
     var json: String {

@@ -30,23 +30,7 @@ struct PieceJudge: Sendable {
     func judge(_ read: [BatchFileEntry]) async throws -> PlannedPiece {
         let entries =
             judge.environment == .sandbox ? read.map { $0.judged(in: .sandbox) } : read
-        var mentions: [Mention] = []
-        mentions.reserveCapacity(entries.count)
-        var rows: [PlanRow] = []
-        rows.reserveCapacity(entries.count)
-        for (place, entry) in entries.enumerated() {
-            switch entry {
-            case .row(let row):
-                mentions.append(Mention(id: row.originalTransactionID, place: place))
-                // This only takes the row's place; the verdict follows.
-                rows.append(PlanRow(line: row.line))
-            case .spoiled(let row):
-                if let item = row.item {
-                    mentions.append(Mention(id: item.originalTransactionID, place: place))
-                }
-                rows.append(row.plan)
-            }
-        }
+        var (rows, mentions) = Self.unjudged(entries)
         // The subscriptions are read in the order of the index, which spares the server jumps.
         mentions.sort()
         let groups = mentions.chunked(by: \.id)
@@ -97,6 +81,27 @@ struct PieceJudge: Sendable {
         return PlannedPiece(
             entries: entries, rows: rows, withoutWaves: withoutWaves,
             overtaken: overtaken.sorted { $0.line < $1.line })
+    }
+
+    /// Rows that only take their places, since the verdicts follow, and which subscriptions they are about.
+    private static func unjudged(_ entries: [BatchFileEntry]) -> ([PlanRow], [Mention]) {
+        var mentions: [Mention] = []
+        mentions.reserveCapacity(entries.count)
+        var rows: [PlanRow] = []
+        rows.reserveCapacity(entries.count)
+        for (place, entry) in entries.enumerated() {
+            switch entry {
+            case .row(let row):
+                mentions.append(Mention(id: row.originalTransactionID, place: place))
+                rows.append(PlanRow(line: row.line))
+            case .spoiled(let row):
+                if let item = row.item {
+                    mentions.append(Mention(id: item.originalTransactionID, place: place))
+                }
+                rows.append(row.plan)
+            }
+        }
+        return (rows, mentions)
     }
 
     /// Of each of these subscriptions what is known of it. `parents` are their rows with dependents.

@@ -247,6 +247,10 @@ extension TransactionStatement {
     fileprivate func taxExclusiveShares(
         of charges: [(item: StatementItem, terms: MoneyEntry.Terms)]
     ) -> [Int64]? {
+        // Beside what cannot be read, or has no price, nobody can tell the shares of the others.
+        guard !isIncomplete, charges.count == items.count,
+            Set(charges.map(\.item.sku)).count == charges.count
+        else { return nil }
         let prices = charges.map(\.terms.amount)
         var total: Int64 = 0
         for price in prices {

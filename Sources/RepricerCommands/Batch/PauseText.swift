@@ -171,7 +171,7 @@ extension ControlQueries.HaltedStorefront {
             "\(place) since \(at.instantText): \(reason)",
             latestProbe,
             probeAt.map { "the next row asks at \($0.instantText)" },
-            "`repricer resume` lets it go on at once",
+            "`repricer resume BATCH` lets it go on at once",
         ].compactMap { $0 }.joined(separator: "; ")
     }
 }

@@ -24,6 +24,8 @@ struct StatusFacts: Sendable, Equatable {
     /// only those that wait are read.
     let haltedStorefronts: [ControlQueries.HaltedStorefront]
     let refused: [StatusQueries.Refused]
+    /// Whether there are more of them than are listed.
+    let hasMoreRefused: Bool
     /// Extensions, and cancellations without an answer, where no batch was asked for.
     let parkedBesides: [StatusQueries.Refused]
     /// The rows that were refused, or called back before they left, by batch, of those that a code has halted.
@@ -56,6 +58,11 @@ struct StatusFacts: Sendable, Equatable {
             let (states, outlook) = try StatusQueries.tally(
                 batchID: batchID, now: now, on: connection)
             let dependents = try BatchQueries.dependentCounts(batchID: batchID, on: connection)
+            let refused =
+                try batchID == nil && outlook.trouble.parked == 0
+                && dependents["requested", default: 0] == 0
+                ? []
+                : StatusQueries.refused(of: batchID, limit: refusedMax + 1, on: connection)
             return StatusFacts(
                 batch: batchID.flatMap { id in all.first { $0.batchID == id } },
                 firstApprovers: try batchID.map {
@@ -70,9 +77,8 @@ struct StatusFacts: Sendable, Equatable {
                 guards: try batchID.map { try guards(of: $0, on: connection) } ?? [],
                 haltedStorefronts: try ControlQueries.haltedStorefronts(
                     of: batchID, on: connection),
-                refused: try batchID == nil && outlook.trouble.parked == 0
-                    && dependents["requested", default: 0] == 0
-                    ? [] : StatusQueries.refused(of: batchID, limit: refusedMax, on: connection),
+                refused: Array(refused.prefix(refusedMax)),
+                hasMoreRefused: refused.count > refusedMax,
                 parkedBesides: try batchID == nil
                     ? ParkedWorkQueries.besidesBatches(limit: refusedMax, on: connection) : [],
                 putBack: try StatusQueries.putBack(
@@ -157,7 +163,7 @@ struct StatusText {
             definitionList(head), countTable("STATE", facts.statesInOrder),
             facts.waves.table(waveColumns(of: facts.batch)),
             facts.guards.table(GuardReading.columns),
-            (facts.refused + facts.parkedBesides).table(Self.refusedColumns),
+            (facts.refused + facts.parkedBesides).table(Self.refusedColumns) + moreRefused,
             facts.moved.table(TroubleText.movedColumns),
             refusedTable(facts.rejected.map { ($0.key, $0.value) }),
             countTable("DEPENDENTS", facts.dependents.sorted { $0.key < $1.key }),
@@ -165,6 +171,12 @@ struct StatusText {
             facts.batch == nil ? facts.newestBatches.table(batchColumns) : "",
         ]
         return tables.filter { !$0.isEmpty }.joined(separator: "\n")
+    }
+
+    private var moreRefused: String {
+        guard facts.hasMoreRefused else { return "" }
+        let batch = facts.batch.map { " --batch \(word(for: $0))" } ?? ""
+        return wrapped("and more: `repricer report price_change\(batch)` lists them all")
     }
 
     /// What stands still or waits for a person; empty in ordinary times.
@@ -424,6 +436,7 @@ struct StatusText {
             json + TroubleText.json(facts) + [
                 "nobody_delivers": facts.undelivered != nil,
                 "refused_by_apple": (facts.refused + facts.parkedBesides).json(Self.refusedColumns),
+                "has_more_refused_by_apple": facts.hasMoreRefused,
                 "halted_storefronts": facts.haltedStorefronts.json(storefrontColumns),
             ]
         if let batch = facts.batch {

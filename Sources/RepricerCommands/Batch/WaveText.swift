@@ -27,9 +27,8 @@ extension ControlQueries.Wave {
         case "approval": return "with the approval"
         case "at": return plannedAt.map { "at \($0.instantText)" } ?? "-"
         case "after":
-            let minutes = (afterMilliseconds ?? 0) / 60_000
-            return "\(minutes) min after the one before"
-        default: return "by hand: `repricer release`"
+            return "\(waitText) after the one before"
+        default: return "by hand: `repricer release BATCH`"
         }
     }
 }

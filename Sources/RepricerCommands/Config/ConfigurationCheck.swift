@@ -69,10 +69,21 @@ struct ConfigurationCheck: Sendable {
 
     private func roots() -> Result {
         guard let path = configuration.rootCertificates else { return skipped("roots") }
+        let clock = dependencies.realClock
         return tried("roots", .rootCertificates, remedy: AppleRoot.remedy) {
-            AppleRoot.found(in: try TrustedRoots(certificatesIn: path), at: path)
+            let roots = try TrustedRoots(certificatesIn: path)
+            let left = roots.firstEnd.map { $0 - clock.nowMilliseconds() / 1000 }
+            guard left ?? 1 > 0 else {
+                throw JOSEError(.noRoots, "\(path) holds a root certificate that has expired")
+            }
+            let end = roots.firstEnd.flatMap { left ?? .max < Self.rootSoon ? $0 : nil }
+            return AppleRoot.found(in: roots, at: path)
+                + (end.map { "; the first one expires on \(RFC3339.format($0 * 1000))" } ?? "")
         }
     }
+
+    /// How many seconds before its end a root is named: those of the alert.
+    private static let rootSoon: Int64 = 30 * 86_400
 
     private func extraCA(_ name: String, _ variable: Variable, _ path: String?) -> Result? {
         guard let path else { return nil }
@@ -132,16 +143,15 @@ struct ConfigurationCheck: Sendable {
             let finance =
                 problem == nil
                 ? try await connection.read { try FinanceLoginQueries.logins(on: $0) } : []
-            let closed =
-                problem == nil && user == .service
-                ? try await tableClosedToService(connection) : nil
+            let missing =
+                problem == nil ? try await missingRights(connection) : nil
             await connection.close()
             return [
                 isReadOnly
                     ? Self.readOnly
                     : Result(
-                        name: "database", found: closed == nil ? "connected" : nil,
-                        problems: closed.map { [Self.noRights($0)] } ?? []),
+                        name: "database", found: missing == nil ? "connected" : nil,
+                        problems: missing.map { [$0] } ?? []),
                 Result(
                     name: "schema", found: SchemaCheck.words(schema),
                     problems: problem.map { [$0] } ?? []),
@@ -183,6 +193,27 @@ struct ConfigurationCheck: Sendable {
                 Variable.databaseURL.rawValue, "names a database that is read-only",
                 remedy: CommandFailure.writableRemedy)
         ], isAway: true)
+
+    /// What the user of these settings may not do, and must; nil where nothing is missing.
+    private func missingRights(
+        _ connection: PostgresConnection
+    ) async throws -> ConfigurationProblem? {
+        switch user {
+        case .service: return try await tableClosedToService(connection).map(Self.noRights)
+        case .finance: return nil
+        case .pricing:
+            let isMember = try await connection.read {
+                try MembershipQueries.isMember(of: "repricer_pricing", on: $0)
+            }
+            return isMember
+                ? nil
+                : ConfigurationProblem(
+                    Variable.databaseURL.rawValue,
+                    "names a database user that is no member of repricer_pricing, and may neither submit nor decide",
+                    remedy:
+                        "use the person's own user, or have the owner GRANT repricer_pricing TO it")
+        }
+    }
 
     /// `serve` would end at once with such a user.
     private static func noRights(_ table: String) -> ConfigurationProblem {

@@ -1,5 +1,6 @@
 import Batches
 import JSON
+import Postgres
 import Pricing
 import Reports
 
@@ -46,16 +47,30 @@ extension Commands {
         guard !isRemoved || isPlain else {
             throw UsageError("--remove takes no limits")
         }
+        let currencies = (invocation.arguments[monthly] ?? "").split(separator: ",")
+            .map { String($0.prefix { $0 != "=" }) }
         return try await invocation.withDatabase { pool, now in
             let current = try await pool.withTransaction { connection in
                 if isRemoved {
                     try PolicyQueries.drop(limit.approver, at: now, on: connection)
                 } else {
+                    try requireKnown(currencies, at: now, on: connection)
                     try PolicyQueries.set(limit, at: now, on: connection)
                 }
                 return try Commands.policy(on: connection)
             }
             return try show(current, invocation)
+        }
+    }
+
+    /// A limit in a currency that nobody is charged in is a typing error, and one that is left out may not move at all.
+    private static func requireKnown(
+        _ currencies: [String], at now: Int64, on connection: isolated PostgresConnection
+    ) throws {
+        let at = Instant(milliseconds: now)
+        let rules = try RuleQueries.load(.from, at, knownAt: nil, on: connection).inForce(at: at)
+        for currency in currencies where rules.currency(currency) == nil {
+            throw UsageError("--monthly names \(currency), in which Apple has no prices")
         }
     }
 

@@ -130,7 +130,9 @@ struct RecoverText {
             """
         if outcome.openCalls > 0 {
             lines +=
-                "\(outcome.openCalls) calls have no outcome yet: they are checked before anything is sent\n"
+                outcome.openCalls == 1
+                ? "1 call has no outcome yet: it is checked before anything is sent\n"
+                : "\(outcome.openCalls) calls have no outcome yet: they are checked before anything is sent\n"
         }
         for unread in outcome.unread {
             lines += "not read: \(unread.originalTransactionID): \(harmless(unread.why))\n"

@@ -114,6 +114,18 @@ extension Commands {
                 answers[wish.option.name] = try answer(to: wish, answers, invocation)
             }
         }
+        // A part that takes its default may meet a name that was given to one before it.
+        for (place, wish) in users.enumerated() {
+            let name = wish.option.name
+            if let twin = users[..<place].first(where: { answers[$0.option.name] == answers[name] }
+            ),
+                let user = answers[name]
+            {
+                throw UsageError(
+                    "--\(twin.option.name) and --\(name) cannot both be \(quoted(user)); each needs a user of its own"
+                )
+            }
+        }
         guard missing.isEmpty else {
             throw UsageError("nobody can be asked here; give \(missing.joined(separator: ", "))")
         }

@@ -1,3 +1,4 @@
+import Calls
 import Facts
 import Postgres
 import Pricing
@@ -163,7 +164,14 @@ import Testing
         await harness.delivery.close()
     }
 
-    @Test func cancelsRefusedAlike_haltTheirKind_andGoOnByThemselves() async throws {
+    private static let serviceHalts =
+        "SELECT action AS text FROM repricer.audit_trail WHERE action = 'halt' AND object = 'everything'"
+
+    /// Where our key is refused for cancellations alone, the statuses that are read before them show that it is good.
+    @Test(arguments: [(StoreRefusal.Meaning.reject, 4_030_010), (.haltService, 4_010_000)])
+    func cancelsRefusedAlike_haltTheirKind_andGoOnByThemselves(
+        meaning: StoreRefusal.Meaning, code: Int
+    ) async throws {
         let harness = try await Harness.make()
         let targets = (2...31).map(String.init)
         try await harness.subscribe("1", items: ["A", "B"])
@@ -175,7 +183,7 @@ import Testing
         try await harness.tellRenewal(items: ["B"])
         harness.run(to: 41)
         let store = harness.cancellingStore(
-            Array(repeating: .refused(.reject, code: 4_030_010), count: 25),
+            Array(repeating: .refused(meaning, code: code), count: 25),
             items: Dictionary(
                 uniqueKeysWithValues: [("1", ["B"])] + targets.map { ($0, ["FAR\($0)"]) }))
         let canceller = harness.canceller(store)
@@ -189,8 +197,9 @@ import Testing
             try await harness.run(canceller)
         }
 
-        #expect(halted == ["cancel 4030010 code_4030010"])
+        #expect(halted == ["cancel \(code) code_\(code)"])
         #expect(early < 25)
+        #expect(try await harness.texts(Self.serviceHalts).isEmpty)
         let ended = try await harness.dependents().count { $0.hasSuffix("discrepancy") }
         #expect(ended < 15)
         #expect(

@@ -120,6 +120,34 @@ import Testing
         await harness.close()
     }
 
+    /// Their answers were lost, so "done already" is what the calls before have done. A status shows it.
+    @Test(arguments: [4_000_097, 4_000_205])
+    func rowsWhoseAnswersWereLost_andThatAreDoneWhenSentAgain_haltNothing(code: Int) async throws {
+        let harness = try await Harness.make()
+        try await harness.submitRows(1...30)
+        harness.store.setAnswers([], nil, all: .lost)
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        for _ in 0..<12 { try await Self.pass(20, harness, scheduler) }
+        let lost = try await harness.texts(
+            "SELECT original_transaction_id AS text FROM repricer.price_changes WHERE state = 'unknown'"
+        )
+
+        harness.store.setAnswers(
+            Set(lost), .refused(.checkStatus, code: code), all: .unavailable)
+        for _ in 0..<3 { try await Self.pass(20, harness, scheduler) }
+        harness.store.setAnswers([], nil)
+        try await Self.pass(61, times: 30, harness, scheduler)
+
+        #expect(lost.count > 10)
+        #expect(
+            try await harness.texts(
+                "SELECT details ->> 'reason' AS text FROM repricer.audit_trail WHERE action = 'halt'"
+            ).isEmpty)
+        #expect(try await harness.stateCounts() == ["scheduled": 30])
+        await harness.close()
+    }
+
     @Test func rowsOfSeveralBatches_goAgain_whereEverythingHalted() async throws {
         let harness = try await Harness.make()
         for first in [1, 21, 41] { try await harness.submitRows(first...(first + 19)) }

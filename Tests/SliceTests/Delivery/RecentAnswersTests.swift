@@ -167,6 +167,22 @@ import Testing
         #expect(verdict == .systemic(.kind))
     }
 
+    /// Each call is preceded by a status that is answered, so that our key is good, and the kind is refused for it all the
+    /// same.
+    @Test func callsRefusedForOurKey_whileStatusesAreAnswered_haltTheirKind() {
+        let recent = RecentAnswers()
+        let refusal = Self.refusal(.haltService, 4_010_000)
+
+        let verdicts = (0..<6).map { number in
+            if recent.doubtsKey(.cancel) { recent.state.withLock { $0.noteGoodKey(.cancel) } }
+            return recent.judge(refusal, of: "\(number)", .cancel, [], realNow: 0)
+        }
+
+        #expect(verdicts.first == .parked)
+        #expect(verdicts.last == .systemic(.kind))
+        #expect(!verdicts.contains(.systemic(.all)))
+    }
+
     /// The other batch has one odd row, or was not called yet: nobody knows how it fares.
     @Test(arguments: [(StoreRefusal.Meaning.refresh, 4_000_082), (.haltService, 4_010_000)])
     func refusalsOfOneBatch_whileOthersAreNotKnown_haltThatBatchAlone(
