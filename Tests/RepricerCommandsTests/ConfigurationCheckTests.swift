@@ -145,15 +145,22 @@ import Testing
                 "ana", memberOf: ["repricer_pricing"])
         ]
         let nobody = ["REPRICER_DATABASE_URL": try await TestDatabase.login("nobody", memberOf: [])]
+        let repricerd = [
+            "REPRICER_DATABASE_URL": try await TestDatabase.login(
+                "repricerd", memberOf: ["repricer_service"])
+        ]
 
         let finance = await run("config", "check", "--for", "finance", environment: fiona)
         let pricing = await run("config", "check", "--for", "pricing", environment: ana)
+        let mistaken = await run("config", "check", "--for", "pricing", environment: repricerd)
         let service = await run("config", "check", environment: ana)
         let closed = await run("config", "check", "--for", "finance", environment: nobody)
 
         #expect(finance.code == .done, "\(finance.messages)")
         #expect(finance.output.contains("reports   ok"))
         #expect(pricing.code == .done, "\(pricing.messages)")
+        #expect(mistaken.code == .failed)
+        #expect(mistaken.messages.contains("no member of repricer_pricing"), "\(mistaken.messages)")
         #expect(service.messages.contains("REPRICER_KEY_FILE: is not set"))
         #expect(
             service.messages.contains(AppleRoot.file) && service.messages.contains(AppleRoot.sha256)

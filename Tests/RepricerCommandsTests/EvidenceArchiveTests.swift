@@ -55,6 +55,24 @@ import Testing
     }
 
     /// Two that begin at once, of which one may be of another month: the file is that of the one that says so.
+    /// Who exports need not be the owner, nor run the service.
+    @Test func export_byAMemberOfPricing_isTheSameFile() async throws {
+        let bench = try EvidenceCommandTests.Bench()
+        let (path, lines, _) = try await Self.exported(bench)
+        let ana = bench.environment.merging([
+            "REPRICER_DATABASE_URL": try await TestDatabase.login(
+                "ana", memberOf: ["repricer_pricing"])
+        ]) { _, new in new }
+
+        let outcome = await run(
+            "evidence", "export", "--month", "2026-01", path + ".ana", environment: ana
+        ) { $0.realClock = ManualClock(Self.january.end) }
+
+        #expect(outcome.code == .done, "\(outcome.messages)")
+        let text = try String(contentsOfFile: path + ".ana", encoding: .utf8)
+        #expect(text.split(separator: "\n").count == lines.count)
+    }
+
     @Test func exports_toOneFileAtOnce_disturbNoneOfThem() async throws {
         let bench = try EvidenceCommandTests.Bench()
         let (path, lines, _) = try await Self.exported(bench)

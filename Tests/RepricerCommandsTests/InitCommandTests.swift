@@ -218,6 +218,25 @@ import Testing
         #expect(outcome.messages.contains(wrong), "\(outcome.messages)")
     }
 
+    /// The part that meets the name takes its default.
+    @Test(arguments: [("--service", "repricer_owner"), ("--analyst", "repricer_owner")])
+    func init_ofANameThatAnotherPartTakesByDefault_writesNothing(
+        _ option: String, _ name: String
+    ) async {
+        var options = Self.options
+        if let place = options.firstIndex(of: option) {
+            options[place + 1] = name
+        } else {
+            options += [option, name]
+        }
+
+        let outcome = await run(["init", "/nonexistent/setup"] + options)
+
+        #expect(outcome.code == .usage)
+        #expect(outcome.messages.contains(option), "\(outcome.messages)")
+        #expect(outcome.messages.contains("each needs a user of its own"), "\(outcome.messages)")
+    }
+
     @Test func init_intoAFolderThatCannotBeMade_saysSo() async {
         let outcome = await run(["init", "/proc/setup"] + Self.options)
 

@@ -400,6 +400,18 @@ import Testing
         #expect(absent.code == .inputRejected)
     }
 
+    /// A currency that is left out may not move at all, so a typing error would lock all approvals.
+    @Test(arguments: ["UDS=5000", "USD=1,XXX=5"])
+    func policySet_ofACurrencyWithoutPrices_isAUsageError(_ limits: String) async throws {
+        let office = try await Office()
+
+        let outcome = await run(
+            "policy", "set", "ben", "--monthly", limits, environment: office.owner)
+
+        #expect(outcome.code == .usage, "\(outcome.messages)")
+        #expect(outcome.messages.contains("in which Apple has no prices"), "\(outcome.messages)")
+    }
+
     @Test(arguments: [
         ["--rows", "-1"], ["--rows", "many"], ["--rows", "99999999999999999999"],
         ["--percent", "1.234"], ["--percent", "-5"], ["--percent", "."], ["--percent", "1."],

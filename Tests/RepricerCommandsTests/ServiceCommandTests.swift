@@ -210,6 +210,19 @@ import Testing
         #expect(outcome.messages.contains("REPRICER_API_BASE_URL: \"http://example.com\""))
     }
 
+    /// A root that has ended verifies nothing, however well its file can be read.
+    @Test func configCheck_ofARootThatHasExpired_saysSo() async throws {
+        let settings = try environment(database: TestDatabase.url)
+
+        let late = await run("config", "check", "--json", environment: settings) {
+            $0.realClock = ManualClock(9_000_000_000_000)
+        }
+
+        #expect(late.code != .done)
+        #expect(late.output.contains(#"{"check":"roots","ok":false"#), "\(late.output)")
+        #expect(late.messages.contains("has expired"), "\(late.messages)")
+    }
+
     @Test func configCheck_whenNobodyAnswers_exits6() async throws {
         var settings = try environment(database: "host=/nonexistent dbname=x user=y")
         settings["REPRICER_API_BASE_URL"] = "http://127.0.0.1:1"
