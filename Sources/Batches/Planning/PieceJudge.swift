@@ -57,7 +57,8 @@ struct PieceJudge: Sendable {
             guard !batchRows.isEmpty else { continue }
             let context = found?.context ?? contextOfFile(siblings)
             let places = group.lazy.map(\.place).filter { !entries[$0].isSpoiled }
-            let later = waves?.judge(of: found?.facts)
+            let later = waves?.judge(
+                of: found?.facts, storefront: batchRows.first?.storefront)
             var next = places.makeIterator()
             (later ?? judge).judge(
                 rows: batchRows, siblings: siblings, facts: found?.facts,

@@ -15,10 +15,13 @@ struct WaveJudges: Sendable {
     }
 
     /// The judge of a subscription's rows; nil where they may go at once, or nothing is known of the subscription.
-    func judge(of facts: SubscriptionFacts?) -> Judge? {
+    ///
+    /// - Parameter storefront: What the rows say, where the facts do not.
+    func judge(of facts: SubscriptionFacts?, storefront: String?) -> Judge? {
         guard let facts,
             let wave = plan.wave(
-                ofSubscription: facts.originalTransactionID, storefront: facts.storefront)
+                ofSubscription: facts.originalTransactionID,
+                storefront: facts.storefront ?? storefront)
         else { return nil }
         return judges[wave - 1]
     }
