@@ -550,6 +550,18 @@ def is_consent_not_known(look, change):
     return change["forecast_consent"] == "not_known"
 
 
+def is_certain_later_alone(look, change, date):
+    """Whether the forecast is certain only for a later renewal than this one, by another item's increase at this very one.
+
+    By this one nobody knew whether the subscriber must agree, and a call that was late for consent was dated a renewal later.
+    """
+    return change["forecast_consent"] == "required" and bool(change["forecast_not_known"]) and any(
+        other["subscription"] == change["subscription"] and other["sku"] != change["sku"]
+        and other["direction"] == "increase" and other["due_effective_at"] == date
+        and other["sent_at"] is not None and other["sent_at"] < change["sent_at"]
+        for other in look.changes)
+
+
 def is_dated_as_if_asked(look, change, call, item, date):
     """Whether the date is that of an increase which needs consent, where the ledger said that it does not know.
 
@@ -561,7 +573,8 @@ def is_dated_as_if_asked(look, change, call, item, date):
     asks = call["effects"].get(item["sku"], {}).get("needsConsent")
     rises = [told["effectiveAt"] for sku, told in call["effects"].items() if sku != item["sku"] and "effectiveAt" in told]
     asks_by_then = asks and any(change["due_effective_at"] <= at < date for at in rises)
-    if look.is_real or change["sent_at"] is None or not is_consent_not_known(look, change):
+    if look.is_real or change["sent_at"] is None or not (
+            is_consent_not_known(look, change) or is_certain_later_alone(look, change, date)):
         return False
     if asks is None or asks and not asks_by_then:
         return False

@@ -103,7 +103,7 @@ def owners(path):
 
 CHANGES = """SELECT original_transaction_id AS subscription, change_id AS id, batch_id, line, sku,
     new_price_milliunits AS price, dependent_skus AS dependents, direction, forecast_consent,
-    state, reason, is_ready, send_after, due_effective_at, next_attempt_at, request_reference_id,
+    forecast_not_known, state, reason, is_ready, send_after, due_effective_at, next_attempt_at, request_reference_id,
     sent_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at
     FROM repricer.price_changes ORDER BY batch_id, line"""
 REQUESTS = """SELECT subject AS subscription, call_id AS id, carries AS change_ids,

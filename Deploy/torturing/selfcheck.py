@@ -43,7 +43,7 @@ def change(id, line, sku, price, state, request, **other):
     made = {
         "subscription": "20000", "id": id, "batch_id": "batch", "line": line, "sku": sku,
         "price": price, "dependents": [], "direction": "increase", "forecast_consent": "not_required",
-        "state": state, "reason": None, "is_ready": True, "send_after": None,
+        "forecast_not_known": [], "state": state, "reason": None, "is_ready": True, "send_after": None,
         "due_effective_at": RENEWAL, "next_attempt_at": None, "request_reference_id": request,
         "sent_at": 1000, "consent_asked_at": None, "accepted_at": None, "acceptance": None,
         "effective_at": None, "ended_at": RENEWAL if state in audit.FINAL else None}
@@ -514,6 +514,13 @@ def later_than_another_item_explains_whose_increase_is_open(world):
     world["changes"].append({
         **world["changes"][1], "id": "change-3", "subscription": "20000", "sku": "Z", "sent_at": sent - 500,
         "ended_at": sent + 1})
+
+
+def later_than_a_certain_consent_explains_beside_a_rise_at_that_renewal(world):
+    """dates_equal"""
+    later_than_another_item_explains_whose_increase_is_open(world)
+    # The other item rises at the renewal, but no rule was left open.
+    world["changes"][-1].update(ended_at=None, due_effective_at=RENEWAL)
 
 
 def sooner_than_a_rise_of_another_item_explains(world):
