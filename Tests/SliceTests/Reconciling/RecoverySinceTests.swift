@@ -36,4 +36,27 @@ import Testing
                 """) == ["true"])
         await harness.close()
     }
+
+    /// The lost database may have sent an open call once more right before its end, so no check before then is the last.
+    @Test func openCall_mayBeOnItsWay_untilNoCallOfTheLostDatabaseIs() async throws {
+        let harness = try await DeliveryHarness.make()
+        try await harness.submitRows(1...1)
+        harness.store.setAnswers([], nil, all: .lost)
+        try await harness.deliver(harness.scheduler())
+        let (at, from) = (harness.now.milliseconds, Int64(1_900_000_000_000))
+
+        _ = try await harness.service.withTransaction { connection in
+            try connection.query(
+                "SELECT repricer.begin_catch_up(\(timestamp: at), \(timestamp: from), \(timestamp: at), false)"
+            ).count
+        }
+
+        #expect(
+            try await harness.texts(
+                """
+                SELECT next_step || ' ' || extract(epoch FROM in_flight_until)::bigint AS text
+                FROM repricer.store_calls WHERE settled_at IS NULL
+                """) == ["check 1900000000"])
+        await harness.close()
+    }
 }
