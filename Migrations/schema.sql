@@ -5665,7 +5665,8 @@ BEGIN
         WHERE b.state <> 'rejected' AND NOT c.is_held_out AND c.doubtful_since <= greatest(p_since, b.submitted_at)
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
-    UPDATE store_calls SET next_step = 'check' WHERE settled_at IS NULL AND next_step = 'send';
+    -- The lost database may have sent one again, which may be on its way until p_from.
+    UPDATE store_calls SET next_step = 'check', in_flight_until = greatest(in_flight_until, p_from) WHERE settled_at IS NULL;
     -- An extension that waits here goes under the same identifier, which the App Store answers as it did at first. It is not
     -- judged: its own extension could be in the way.
     UPDATE extension_requests e SET is_doubtful = true, called_at = least(e.called_at, greatest(p_since, e.requested_at)),
