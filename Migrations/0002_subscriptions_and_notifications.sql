@@ -143,7 +143,7 @@ COMMENT ON TABLE repricer.subscription_checkpoints IS
 
 -- What is kept of dropped months: the whole statements of subscriptions that have no checkpoint yet, and what reports ask
 -- for of the others (statement is null then): that there was a statement of an ending, a failure or a refund, whether it
--- told when the paid period ends, and of which one a statement told where no charge does.
+-- told when the paid period ends, Apple's status that it told, and of which one a statement told where no charge does.
 CREATE TABLE repricer.kept_statements (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,

@@ -21,8 +21,11 @@ package struct TrustedRoots: Sendable {
         fingerprints.contains { Hex.text(of: $0) == fingerprint }
     }
 
-    /// When the first of them ends, in seconds of UNIX time.
-    package var firstEnd: Int64? { certificates.compactMap { $0.validity?.upperBound }.min() }
+    /// When the first of them ends, in seconds of UNIX time; nil where the dates of one cannot be read.
+    package var firstEnd: Int64? {
+        let ends = certificates.compactMap { $0.validity?.upperBound }
+        return ends.count == certificates.count ? ends.min() : nil
+    }
 
     private init(checking certificates: [Certificate], from source: String) throws(JOSEError) {
         guard !certificates.isEmpty else {

@@ -63,6 +63,9 @@ struct StatusFacts: Sendable, Equatable {
                 && dependents["requested", default: 0] == 0
                 ? []
                 : StatusQueries.refused(of: batchID, limit: refusedMax + 1, on: connection)
+            let besides =
+                try batchID == nil
+                ? ParkedWorkQueries.besidesBatches(limit: refusedMax + 1, on: connection) : []
             return StatusFacts(
                 batch: batchID.flatMap { id in all.first { $0.batchID == id } },
                 firstApprovers: try batchID.map {
@@ -78,9 +81,8 @@ struct StatusFacts: Sendable, Equatable {
                 haltedStorefronts: try ControlQueries.haltedStorefronts(
                     of: batchID, on: connection),
                 refused: Array(refused.prefix(refusedMax)),
-                hasMoreRefused: refused.count > refusedMax,
-                parkedBesides: try batchID == nil
-                    ? ParkedWorkQueries.besidesBatches(limit: refusedMax, on: connection) : [],
+                hasMoreRefused: refused.count > refusedMax || besides.count > refusedMax,
+                parkedBesides: Array(besides.prefix(refusedMax)),
                 putBack: try StatusQueries.putBack(
                     of: all.filter { $0.isHaltedByCode && batchID ?? $0.batchID == $0.batchID }
                         .map(\.batchID), on: connection),
@@ -176,7 +178,7 @@ struct StatusText {
     private var moreRefused: String {
         guard facts.hasMoreRefused else { return "" }
         let batch = facts.batch.map { " --batch \(word(for: $0))" } ?? ""
-        return wrapped("and more: `repricer report price_change\(batch)` lists them all")
+        return wrapped("and more: `repricer report price_change\(batch)` lists all changes")
     }
 
     /// What stands still or waits for a person; empty in ordinary times.

@@ -72,13 +72,17 @@ struct ConfigurationCheck: Sendable {
         let clock = dependencies.realClock
         return tried("roots", .rootCertificates, remedy: AppleRoot.remedy) {
             let roots = try TrustedRoots(certificatesIn: path)
-            let left = roots.firstEnd.map { $0 - clock.nowMilliseconds() / 1000 }
-            guard left ?? 1 > 0 else {
+            guard let end = roots.firstEnd else {
+                throw JOSEError(
+                    .noRoots, "\(path) holds a root certificate whose dates cannot be read")
+            }
+            let left = end - clock.nowMilliseconds() / 1000
+            guard left > 0 else {
                 throw JOSEError(.noRoots, "\(path) holds a root certificate that has expired")
             }
-            let end = roots.firstEnd.flatMap { left ?? .max < Self.rootSoon ? $0 : nil }
+            let soon = "; the first one expires on \(RFC3339.format(end * 1000))"
             return AppleRoot.found(in: roots, at: path)
-                + (end.map { "; the first one expires on \(RFC3339.format($0 * 1000))" } ?? "")
+                + (left < Self.rootSoon ? soon : "")
         }
     }
 
