@@ -136,7 +136,8 @@ COMMENT ON COLUMN repricer.service_controls.halted_answer IS
 COMMENT ON COLUMN repricer.service_controls.halted_kinds IS
     'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS
-    'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+    'By kind of call: since, until (the next call leaves then; null: no call can leave, and each is tried again), tried (the latest '
+    'call), answer (its answer, or why it did not leave). Until one is answered.';
 COMMENT ON COLUMN repricer.service_controls.change_price_rate IS
     'Calls in a thousand seconds that the service makes at most: what people reckon with who name no rate of their own.';
 COMMENT ON COLUMN repricer.service_controls.lowest_program IS

@@ -937,7 +937,7 @@ BEGIN
     SELECT coalesce(throttled_kinds #> ARRAY[p_kind, 'since'], to_jsonb(p_at)) INTO v_since
         FROM service_controls FOR UPDATE;
     UPDATE service_controls SET throttled_kinds = throttled_kinds || jsonb_build_object(p_kind,
-        jsonb_build_object('since', v_since, 'until', p_until, 'answer', p_answer));
+        jsonb_build_object('since', v_since, 'until', p_until, 'tried', p_at, 'answer', p_answer));
 END
 $$;
 

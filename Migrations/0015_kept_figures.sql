@@ -273,7 +273,7 @@ $$;
 COMMENT ON FUNCTION repricer.marked_subscriptions() IS 'Subscriptions with a mark, some of them several times.';
 
 -- Says nothing that an equation beside it does not. Its cost makes PostgreSQL join by a hash table or a key, where it takes a batch
--- for a few rows and would compare each with each.
+-- for a few rows and would compare each with each. After `OR` it is not even called where the equation holds.
 CREATE FUNCTION repricer.is_that(p_one uuid, p_other uuid) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 100
     AS $$
 BEGIN

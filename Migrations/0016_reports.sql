@@ -74,10 +74,15 @@ SELECT c.batch_id, b.name AS batch_name, c.line, c.original_transaction_id, c.ch
     c.storefront, c.period, c.direction, c.currency, c.current_price_milliunits,
     c.new_price_milliunits,
     c.new_price_milliunits - c.current_price_milliunits AS difference_milliunits,
-    -- One price with some zeros too many must not fail the report of all.
-    CASE WHEN c.current_price_milliunits <> 0 THEN least(9223372036854775807, round(
-        (c.new_price_milliunits - c.current_price_milliunits)::numeric * 10000 / c.current_price_milliunits))::bigint
-        END AS difference_basis_points,
+    CASE WHEN c.current_price_milliunits = 0 THEN NULL
+        -- The same as below, without numerics: an integer is divided towards zero.
+        WHEN greatest(c.current_price_milliunits, c.new_price_milliunits) < 100000000000000
+            THEN ((c.new_price_milliunits - c.current_price_milliunits) * 20000
+                + sign(c.new_price_milliunits - c.current_price_milliunits)::bigint * c.current_price_milliunits)
+                / (c.current_price_milliunits * 2)
+        -- One price with some zeros too many must not fail the report of all.
+        ELSE least(9223372036854775807, round((c.new_price_milliunits - c.current_price_milliunits)::numeric * 10000
+            / c.current_price_milliunits))::bigint END AS difference_basis_points,
     c.dependent_skus, c.effective_on_or_after, c.forecast_consent, c.forecast_reasons,
     c.forecast_threshold_source, c.forecast_renewal_at, c.forecast_notice_at,
     c.forecast_effective_at, c.send_after AS send_after_at, c.send_by AS send_by_at,
@@ -95,16 +100,19 @@ FROM repricer.price_changes c
 JOIN repricer.batches b ON b.batch_id = c.batch_id
 LEFT JOIN repricer.change_figures f
     ON f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id
-    AND repricer.is_that(f.change_id, c.change_id) AND NOT EXISTS (
+    AND (f.change_id = c.change_id OR repricer.is_that(f.change_id, c.change_id)) AND NOT EXISTS (
         SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = f.original_transaction_id)
 LEFT JOIN LATERAL (
-    SELECT count(*) AS renewals, min(h.purchased_at) AS first_at,
-        repricer.fitting(sum(h.old_price_milliunits), 'the renewals of price change ' || c.change_id || ', at the old price,')
-            AS old_total_milliunits,
-        repricer.fitting(sum(h.price_milliunits), 'the renewals of price change ' || c.change_id) AS new_total_milliunits
-    FROM repricer.charged_renewals h
-    WHERE f.change_id IS NULL AND c.state = 'effective' AND h.original_transaction_id = c.original_transaction_id
-        AND h.change_id = c.change_id
+    SELECT h.renewals, h.first_at, h.old_total_milliunits, h.new_total_milliunits
+    -- OFFSET 0 makes PostgreSQL ask this first, and add up nothing of the many that are kept.
+    FROM (SELECT 1 AS one WHERE f.change_id IS NULL AND c.state = 'effective' OFFSET 0) unkept
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS renewals, min(h.purchased_at) AS first_at,
+            repricer.fitting(sum(h.old_price_milliunits), 'the renewals of price change ' || c.change_id || ', at the old price,')
+                AS old_total_milliunits,
+            repricer.fitting(sum(h.price_milliunits), 'the renewals of price change ' || c.change_id) AS new_total_milliunits
+        FROM repricer.charged_renewals h
+        WHERE h.original_transaction_id = c.original_transaction_id AND h.change_id = c.change_id) h
 ) r ON true;
 COMMENT ON VIEW report.price_change IS
     'One row a price change: what was forecast and approved, what came, and what was charged.';

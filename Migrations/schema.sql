@@ -3495,8 +3495,9 @@ CREATE VIEW report.price_change AS
     c.new_price_milliunits,
     (c.new_price_milliunits - c.current_price_milliunits) AS difference_milliunits,
         CASE
-            WHEN (c.current_price_milliunits <> 0) THEN (LEAST(('9223372036854775807'::bigint)::numeric, round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (c.current_price_milliunits)::numeric))))::bigint
-            ELSE NULL::bigint
+            WHEN (c.current_price_milliunits = 0) THEN NULL::bigint
+            WHEN (GREATEST(c.current_price_milliunits, c.new_price_milliunits) < '100000000000000'::bigint) THEN ((((c.new_price_milliunits - c.current_price_milliunits) * 20000) + ((sign(((c.new_price_milliunits - c.current_price_milliunits))::double precision))::bigint * c.current_price_milliunits)) / (c.current_price_milliunits * 2))
+            ELSE (LEAST(('9223372036854775807'::bigint)::numeric, round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (c.current_price_milliunits)::numeric))))::bigint
         END AS difference_basis_points,
     c.dependent_skus,
     c.effective_on_or_after,
@@ -3528,15 +3529,22 @@ CREATE VIEW report.price_change AS
     c.undoes_change_id
    FROM (((repricer.price_changes c
      JOIN repricer.batches b ON ((b.batch_id = c.batch_id)))
-     LEFT JOIN repricer.change_figures f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND repricer.is_that(f.change_id, c.change_id) AND (NOT (EXISTS ( SELECT
+     LEFT JOIN repricer.change_figures f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND ((f.change_id = c.change_id) OR repricer.is_that(f.change_id, c.change_id)) AND (NOT (EXISTS ( SELECT
            FROM repricer.marked_subscriptions() s(id)
           WHERE (s.id = f.original_transaction_id)))))))
-     LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
-            min(h.purchased_at) AS first_at,
-            repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
-            repricer.fitting(sum(h.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits
-           FROM repricer.charged_renewals h
-          WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true));
+     LEFT JOIN LATERAL ( SELECT h.renewals,
+            h.first_at,
+            h.old_total_milliunits,
+            h.new_total_milliunits
+           FROM (( SELECT 1 AS one
+                  WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text))
+                 OFFSET 0) unkept
+             CROSS JOIN LATERAL ( SELECT count(*) AS renewals,
+                    min(h_1.purchased_at) AS first_at,
+                    repricer.fitting(sum(h_1.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
+                    repricer.fitting(sum(h_1.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits
+                   FROM repricer.charged_renewals h_1
+                  WHERE ((h_1.original_transaction_id = c.original_transaction_id) AND (h_1.change_id = c.change_id))) h)) r ON (true));
 
 COMMENT ON VIEW report.price_change IS 'One row a price change: what was forecast and approved, what came, and what was charged.';
 
@@ -3650,8 +3658,9 @@ BEGIN
     c.new_price_milliunits,
     (c.new_price_milliunits - c.current_price_milliunits) AS difference_milliunits,
         CASE
-            WHEN (c.current_price_milliunits <> 0) THEN (LEAST(('9223372036854775807'::bigint)::numeric, round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (c.current_price_milliunits)::numeric))))::bigint
-            ELSE NULL::bigint
+            WHEN (c.current_price_milliunits = 0) THEN NULL::bigint
+            WHEN (GREATEST(c.current_price_milliunits, c.new_price_milliunits) < '100000000000000'::bigint) THEN ((((c.new_price_milliunits - c.current_price_milliunits) * 20000) + ((sign(((c.new_price_milliunits - c.current_price_milliunits))::double precision))::bigint * c.current_price_milliunits)) / (c.current_price_milliunits * 2))
+            ELSE (LEAST(('9223372036854775807'::bigint)::numeric, round(((((c.new_price_milliunits - c.current_price_milliunits))::numeric * (10000)::numeric) / (c.current_price_milliunits)::numeric))))::bigint
         END AS difference_basis_points,
     c.dependent_skus,
     c.effective_on_or_after,
@@ -3683,15 +3692,22 @@ BEGIN
     c.undoes_change_id
    FROM (((repricer.price_changes_at(p_at) c
      JOIN repricer.batches_at(p_at) b ON ((b.batch_id = c.batch_id)))
-     LEFT JOIN repricer.frozen_figures_at(p_at) f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND repricer.is_that(f.change_id, c.change_id) AND (NOT (EXISTS ( SELECT
+     LEFT JOIN repricer.frozen_figures_at(p_at) f ON (((f.original_transaction_id = c.original_transaction_id) AND (f.change_id = c.change_id) AND (f.batch_id = c.batch_id) AND ((f.change_id = c.change_id) OR repricer.is_that(f.change_id, c.change_id)) AND (NOT (EXISTS ( SELECT
            FROM repricer.marked_subscriptions() s(id)
           WHERE (s.id = f.original_transaction_id)))))))
-     LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
-            min(h.purchased_at) AS first_at,
-            repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
-            repricer.fitting(sum(h.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits
-           FROM repricer.charged_renewals_at(p_at) h
-          WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text) AND (h.original_transaction_id = c.original_transaction_id) AND (h.change_id = c.change_id))) r ON (true))
+     LEFT JOIN LATERAL ( SELECT h.renewals,
+            h.first_at,
+            h.old_total_milliunits,
+            h.new_total_milliunits
+           FROM (( SELECT 1 AS one
+                  WHERE ((f.change_id IS NULL) AND (c.state = 'effective'::text))
+                 OFFSET 0) unkept
+             CROSS JOIN LATERAL ( SELECT count(*) AS renewals,
+                    min(h_1.purchased_at) AS first_at,
+                    repricer.fitting(sum(h_1.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
+                    repricer.fitting(sum(h_1.price_milliunits), ('the renewals of price change '::text || c.change_id)) AS new_total_milliunits
+                   FROM repricer.charged_renewals_at(p_at) h_1
+                  WHERE ((h_1.original_transaction_id = c.original_transaction_id) AND (h_1.change_id = c.change_id))) h)) r ON (true))
     ) v WHERE p_batch IS NULL OR v.batch_id = p_batch;
 END
 $$;
@@ -8514,7 +8530,7 @@ COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest pr
 
 COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 
-COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then; null: no call can leave, and each is tried again), tried (the latest call), answer (its answer, or why it did not leave). Until one is answered.';
 
 COMMENT ON COLUMN repricer.service_controls.catch_up_answer IS 'Why the latest reading of what the App Store says ended before its end, while calls wait for it.';
 
@@ -10370,7 +10386,7 @@ BEGIN
     SELECT coalesce(throttled_kinds #> ARRAY[p_kind, 'since'], to_jsonb(p_at)) INTO v_since
         FROM service_controls FOR UPDATE;
     UPDATE service_controls SET throttled_kinds = throttled_kinds || jsonb_build_object(p_kind,
-        jsonb_build_object('since', v_since, 'until', p_until, 'answer', p_answer));
+        jsonb_build_object('since', v_since, 'until', p_until, 'tried', p_at, 'answer', p_answer));
 END
 $$;
 

@@ -197,6 +197,17 @@ struct CallRound<Kind: CallKind>: Sendable {
         else { return }
         engine.outOfReach.note(reason)
         out.keepQuiet(for: engine.limits.failureWait)
+        try await tellUnreached(attempts)
+    }
+
+    /// Tells the people who ask for the status that no call leaves. The next answered call ends it.
+    private func tellUnreached(_ attempts: [Attempt<Kind>]) async throws {
+        let reason = attempts.last {
+            $0.call.step == .send && !$0.wasHeldBack && $0.answer.notSentReason != nil
+        }?
+        .answer.notSentReason
+        guard let reason, engine.recent.noteUnreached(kind.kind, now: engine.now) else { return }
+        try await engine.halt.throttle(kind.kind, until: nil, answer: reason)
     }
 
     /// Throttles calls where the App Store gives no answers, whatever the subscription, until it answers.
@@ -204,7 +215,12 @@ struct CallRound<Kind: CallKind>: Sendable {
         // A check asks another endpoint, so its answer says nothing of calls.
         let sent = attempts.filter { $0.call.step == .send }
         let silent = sent.filter(\.answer.isUnknown)
-        if sent.contains(where: \.isHeard) { engine.outOfReach.end() }
+        if sent.contains(where: \.isHeard) {
+            engine.outOfReach.end()
+            if engine.recent.noteReached(kind.kind) {
+                try await engine.halt.endThrottle(kind.kind)
+            }
+        }
         if sent.contains(where: \.isHeard), engine.recent.noteAnswered(kind.kind) {
             try await engine.halt.endThrottle(kind.kind)
             engine.log.notice("the App Store answers again", ["kind": kind.kind.rawValue])

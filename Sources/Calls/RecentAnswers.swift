@@ -157,6 +157,9 @@ final class RecentAnswers: Sendable {
         /// What the database said last: the throttled kinds, and the halted kinds.
         var throttled: Set<String> = []
         var halted: Set<String> = []
+        /// The kinds of which no call could leave, as the database said last or we told it, and when we told it.
+        var unreached: Set<String> = []
+        var unreachedToldAt: [StoreCall.Kind: Instant] = [:]
         /// The kinds that the halt of the service concerns.
         var serviceHalted: Set<StoreCall.Kind> = []
         /// The kinds of which some call was refused since the last one of the same scope that succeeded.
@@ -168,7 +171,9 @@ final class RecentAnswers: Sendable {
     /// Notes the controls that all replicas share.
     func note(_ controls: ServiceControlQueries.Everything) {
         state.withLock { state in
-            let throttled = Set(controls.throttledKinds.map(\.kind))
+            let throttled = Set(
+                controls.throttledKinds.filter { $0.until != nil }.map(\.kind))
+            state.unreached = Set(controls.throttledKinds.filter { $0.until == nil }.map(\.kind))
             for kind in StoreCall.Kind.allCases
             where state.throttled.contains(kind.rawValue) && !throttled.contains(kind.rawValue) {
                 state.throttles[kind] = nil
@@ -278,6 +283,25 @@ final class RecentAnswers: Sendable {
             state.asked[kind] = nil
             let wasThrottled = state.throttles.removeValue(forKey: kind) != nil
             return state.throttled.remove(kind.rawValue) != nil || wasThrottled
+        }
+    }
+
+    /// Notes that calls could not leave. Returns whether that is to be told now: once a minute.
+    func noteUnreached(_ kind: StoreCall.Kind, now: Instant) -> Bool {
+        state.withLock { state in
+            let isTold = state.unreachedToldAt[kind].map { now < $0.advanced(by: 60_000) } ?? false
+            guard !isTold else { return false }
+            state.unreachedToldAt[kind] = now
+            state.unreached.insert(kind.rawValue)
+            return true
+        }
+    }
+
+    /// Notes that a call left and was answered. Returns true where it had been told that none could.
+    func noteReached(_ kind: StoreCall.Kind) -> Bool {
+        state.withLock { state in
+            state.unreachedToldAt[kind] = nil
+            return state.unreached.remove(kind.rawValue) != nil
         }
     }
 

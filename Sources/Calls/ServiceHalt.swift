@@ -82,9 +82,9 @@ struct ServiceHalt: Sendable {
     }
 
     /// Throttles calls of the kind: the next one leaves at `until`.
-    func throttle(_ kind: StoreCall.Kind, until: Instant, answer: String) async throws {
+    func throttle(_ kind: StoreCall.Kind, until: Instant?, answer: String) async throws {
         let throttle = ServiceControlQueries.throttle(
-            kind, until: until.milliseconds, answer: answer, at: clock.nowMilliseconds())
+            kind, until: until?.milliseconds, answer: answer, at: clock.nowMilliseconds())
         try await pool.write(throttle)
     }
 

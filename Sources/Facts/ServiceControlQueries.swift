@@ -62,13 +62,16 @@ package enum ServiceControlQueries {
         package var answer: String?
     }
 
-    /// A kind of call whose calls get no answers.
+    /// A kind of call whose calls get no answers, or do not even leave.
     package struct KindThrottle: Sendable, Equatable {
         package var kind: String
-        /// When it began; the next call leaves at `until`. Both are UTC milliseconds.
+        /// When it began, in UTC milliseconds.
         package var since: Int64
-        package var until: Int64
-        /// The latest answer.
+        /// The next call leaves then, in UTC milliseconds; nil where no call can leave, and each is tried again.
+        package var until: Int64?
+        /// When the latest call was made or tried, in UTC milliseconds; it is told about once a minute.
+        package var tried: Int64
+        /// The latest answer, or why the latest call did not leave.
         package var answer: String
     }
 
@@ -127,18 +130,18 @@ package enum ServiceControlQueries {
             SELECT s.*, \(fragment: isHeld) AS is_held, u.since AS held_since, u.sessions AS held_by,
                 coalesce(u.is_all, false) AS held_is_all,
                 ARRAY(SELECT DISTINCT r.kind FROM repricer.refusal_streaks r
-                    WHERE r.refused <> '{}' OR r.batch_id IS NOT NULL) AS refused_kinds, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_reason,
-                k.kind_answer
+                    WHERE r.refused <> '{}' OR r.batch_id IS NOT NULL) AS refused_kinds, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_tried,
+                k.kind_reason, k.kind_answer
             FROM repricer.service_controls s
             LEFT JOIN repricer.blocking_sessions u ON u.since IS NOT NULL AND repricer.was_just_now(u.seen_at)
             LEFT JOIN LATERAL (
                 SELECT key AS kind, true AS is_halt, (value ->> 'at')::timestamptz AS kind_at,
-                    NULL::timestamptz AS kind_until, value ->> 'reason' AS kind_reason,
-                    value ->> 'answer' AS kind_answer
+                    NULL::timestamptz AS kind_until, NULL::timestamptz AS kind_tried,
+                    value ->> 'reason' AS kind_reason, value ->> 'answer' AS kind_answer
                 FROM jsonb_each(s.halted_kinds)
                 UNION ALL
-                SELECT key, false, (value ->> 'since')::timestamptz, (value ->> 'until')::timestamptz, NULL,
-                    value ->> 'answer'
+                SELECT key, false, (value ->> 'since')::timestamptz, (value ->> 'until')::timestamptz,
+                    (value ->> 'tried')::timestamptz, NULL, value ->> 'answer'
                 FROM jsonb_each(s.throttled_kinds)
             ) k ON true
             ORDER BY k.kind
@@ -179,8 +182,9 @@ package enum ServiceControlQueries {
 
     private static func throttle(_ kind: String, _ row: Row) throws -> KindThrottle {
         try KindThrottle(
-            kind: kind, since: row.milliseconds("kind_at"), until: row.milliseconds("kind_until"),
-            answer: row.textOrNil("kind_answer") ?? "")
+            kind: kind, since: row.milliseconds("kind_at"),
+            until: row.millisecondsOrNil("kind_until"),
+            tried: row.milliseconds("kind_tried"), answer: row.textOrNil("kind_answer") ?? "")
     }
 
     /// Notices that the database is another one than before, or that its history was last read before `oldest`, and
@@ -296,9 +300,9 @@ package enum ServiceControlQueries {
         """
     }
 
-    /// Throttles a kind of call: the next one leaves at `until`.
+    /// Throttles a kind of call: the next one leaves at `until`. With nil no call can leave.
     package static func throttle(
-        _ kind: StoreCall.Kind, until: Int64, answer: String, at: Int64
+        _ kind: StoreCall.Kind, until: Int64?, answer: String, at: Int64
     ) -> SQL {
         """
         -- name: throttleKind

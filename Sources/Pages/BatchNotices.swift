@@ -123,13 +123,7 @@ extension ServiceControlQueries.Everything {
         notices += haltedKinds.map {
             Self.halt("\(Self.words($0.kind)) are halted", $0.at, $0.reason, $0.answer)
         }
-        notices += throttledKinds.map { kind in
-            Notice(
-                .warn, "\(Self.words(kind.kind)) are slowed down",
-                " since \(.time(kind.since)): the App Store gives no answers, the latest was \(kind.answer). The next call "
-                    + "leaves at \(.time(kind.until)), or later, one at a time until one is answered.",
-                holdsCalls: true)
-        }
+        notices += throttledKinds.map(Self.throttle)
         if let heldSince {
             let what: HTML =
                 heldIsAll
@@ -162,6 +156,21 @@ extension ServiceControlQueries.Everything {
             .alarm, title,
             " since \(.time(at)): \(reason ?? "no reason was noted")\(latest). One call a minute asks again."
         )
+    }
+
+    private static func throttle(_ kind: ServiceControlQueries.KindThrottle) -> Notice {
+        guard let until = kind.until else {
+            return Notice(
+                .warn, "\(words(kind.kind)) do not leave",
+                " since \(.time(kind.since)): the latest try was at \(.time(kind.tried)): \(kind.answer). Nothing is lost, "
+                    + "and each is tried again until it leaves.",
+                holdsCalls: true)
+        }
+        return Notice(
+            .warn, "\(words(kind.kind)) are slowed down",
+            " since \(.time(kind.since)): the App Store gives no answers, the latest was \(kind.answer). The next call "
+                + "leaves at \(.time(until)), or later, one at a time until one is answered.",
+            holdsCalls: true)
     }
 
     private static func words(_ kind: String) -> String {

@@ -51,8 +51,14 @@ import Testing
         (
             #"""
             throttled_kinds = '{"price_change": {"since": "2026-03-31T00:00:00Z", "until": "2026-04-01T00:05:00Z",
-                "answer": "500"}}'
+                "tried": "2026-04-01Z", "answer": "500"}}'
             """#, "Price changes are slowed down"
+        ),
+        (
+            #"""
+            throttled_kinds = '{"price_change": {"since": "2026-03-31T00:00:00Z", "until": null,
+                "tried": "2026-04-01Z", "answer": "connection refused"}}'
+            """#, "Price changes do not leave"
         ),
     ])
     func health_whereCallsWait_givesNoAllClear(_ control: String, _ notice: String) async throws {

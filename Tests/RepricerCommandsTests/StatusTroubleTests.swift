@@ -380,6 +380,25 @@ import Testing
         #expect(!after.output.contains("THROTTLED"))
     }
 
+    @Test func callsThatCannotLeave_areSaid_withTheLatestTryAndWhy() async throws {
+        let (ana, owner) = try await Self.office()
+        try await owner.script(
+            "SELECT repricer.throttle_kind('price_change', '2026-01-01T10:00:00Z', NULL, 'connection refused')"
+        )
+
+        let text = await run("status", environment: ana)
+        let json = await run("status", "--json", environment: ana)
+        await owner.close()
+
+        let line = text.output.split(separator: "\n").first ?? ""
+        #expect(line.hasPrefix("THROTTLED"))
+        for word in [
+            "price changes since 2026-01-01T10:00:00", "no call leaves", "connection refused",
+        ] { #expect(line.contains(word)) }
+        #expect(!line.contains("the next call leaves at"))
+        #expect(json.output.contains(#""until":null,"tried":"2026-01-01T10:00:00"#))
+    }
+
     @Test func halts_areSaid_withTheLatestAnswerAndTheNextProbe() async throws {
         let (ana, owner) = try await Self.office()
         try await Self.parked(["4000999 code_4000999"], owner)

@@ -146,13 +146,20 @@ extension ServiceControlQueries.Everything {
 
     private static let throttleColumns: [Column<ServiceControlQueries.KindThrottle>] = [
         .key("kind") { $0.kind }, .key("since") { $0.since.instantText },
-        .key("until") { $0.until.instantText }, .key("answer") { $0.answer },
+        .key("until") { $0.until?.instantText }, .key("tried") { $0.tried.instantText },
+        .key("answer") { $0.answer },
     ]
 }
 
 extension ServiceControlQueries.KindThrottle {
     fileprivate var text: String {
-        "\(plural(kind)) since \(since.instantText): the App Store gives no answers, the latest was \(harmless(answer)); "
+        let since = "\(plural(kind)) since \(since.instantText)"
+        guard let until else {
+            return
+                "\(since): no call leaves, the latest try was at \(tried.instantText): \(harmless(answer)); "
+                + "nothing is lost, and each is tried again until it leaves"
+        }
+        return "\(since): the App Store gives no answers, the latest was \(harmless(answer)); "
             + "the next call leaves at \(until.instantText), or later, one at a time until one is answered"
     }
 }

@@ -205,7 +205,8 @@ import Testing
         let before = harness.store.calls.count
         #expect(before < 40)
         #expect(first.kind == "price_change" && first.answer == "500")
-        #expect(first.since == Harness.start.milliseconds && first.until > first.since)
+        let until = try #require(first.until)
+        #expect(first.since == Harness.start.milliseconds && until > first.since)
 
         let other = harness.scheduler()
         harness.clock.advance(by: .seconds(61))
@@ -213,12 +214,48 @@ import Testing
         try await harness.deliver(other)
         let second = try #require(try await throttled().first)
         #expect(harness.store.calls.count == before + 1)
-        #expect(second.since == first.since && second.until > first.until)
+        #expect(second.since == first.since)
+        #expect(try #require(second.until) > until)
 
         harness.store.setAnswers([], nil)
         try await Self.pass(10, harness, other)
         #expect(try await throttled().isEmpty)
         #expect(try await harness.stateCounts() == ["scheduled": 60])
+        await harness.close()
+    }
+
+    /// Where no call can leave, none becomes unknown. What keeps them stands in the database until one is answered, and is told
+    /// once a minute, however often they are tried.
+    @Test func callsThatCannotLeave_areWrittenDown_untilOneIsAnswered() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...12)
+        harness.store.setAnswers([], nil, all: .notSent)
+        let scheduler = harness.scheduler()
+        func throttled() async throws -> [ServiceControlQueries.KindThrottle] {
+            try await harness.service.read { try ServiceControlQueries.everything(on: $0) }
+                .throttledKinds
+        }
+
+        try await harness.deliver(scheduler)
+        let first = try #require(try await throttled().first)
+        harness.clock.advance(by: .seconds(30))
+        harness.realClock.advance(by: .seconds(30))
+        try await harness.deliver(scheduler)
+        let second = try await throttled()
+        try await Self.pass(2, harness, scheduler)
+        let third = try #require(try await throttled().first)
+
+        #expect(first.kind == "price_change" && first.until == nil)
+        #expect(first.answer == "connection refused")
+        #expect(first.since == Harness.start.milliseconds && first.tried == first.since)
+        #expect(second == [first])
+        #expect(third.since == first.since && third.tried > first.tried)
+        #expect(try await harness.stateCounts() == ["queued": 12])
+
+        harness.store.setAnswers([], nil)
+        try await Self.pass(2, harness, scheduler)
+        #expect(try await throttled().isEmpty)
+        #expect(try await harness.stateCounts() == ["scheduled": 12])
         await harness.close()
     }
 
