@@ -485,7 +485,8 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('notifications_not_understood', false, false, 'notifications stored but not understood'),
     ('refunds_without_amount', false, false, 'refund notices that do not say how much was given back, or when'),
     ('amounts_left_out', true, true,
-        'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum, or counts as one seat'),
+        'statements with an amount, or what it hangs on, that cannot be meant, or of a charged item without a price: money that is '
+        'in no sum, or counts as one seat'),
     ('inbox_stuck', false, false, 'notifications with an error, or waiting for more than a day');
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 

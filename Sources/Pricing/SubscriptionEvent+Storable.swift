@@ -17,7 +17,8 @@ package enum StatementFault: Error, Hashable, Sendable, CustomStringConvertible 
 extension SubscriptionEvent {
     /// The statement without the values that mean nothing, although it is genuine: a negative price, an instant
     /// outside the calendar, a text of a hundred kilobytes. One odd value must neither lose what the others tell nor
-    /// stop a subscription for ever. `ignored` names each value that was left out, and the evidence keeps it.
+    /// stop a subscription for ever. `ignored` names each value that was left out, and the evidence keeps it. A price that a
+    /// charged item lacks is named, too.
     package func storable() throws(StatementFault) -> SubscriptionEvent {
         guard key.signedAt.isOnCalendar else {
             throw .noMoment(milliseconds: key.signedAt.milliseconds)
@@ -94,6 +95,12 @@ private struct Sieve {
         transaction.items.removeAll { isNoItem($0.sku, &seen, "transaction.items") }
         for index in transaction.items.indices {
             pass(&transaction.items[index], of: "transaction.items")
+        }
+        // What was charged for such an item is in no sum, as where its price cannot be meant.
+        if transaction.transactionID != nil, transaction.purchasedAt != nil,
+            transaction.items.contains(where: { ($0.offerPrice ?? $0.price) == nil })
+        {
+            ignored.append("transaction.items.price")
         }
         // No charge is of more money than a price can be, and no sum of charges may exceed what can be counted.
         let price = transaction.items.compactMap { $0.offerPrice ?? $0.price }.max() ?? 0

@@ -80,7 +80,7 @@ package enum TimelineQueries {
             -- name: timeline
             SELECT signed_at AS at, 0 AS place, source AS kind,
                 coalesce(type, 'answer') || coalesce('/' || subtype, '') AS what, NULL AS sku,
-                (SELECT 'left out as meaningless: ' || string_agg(field, ', ')
+                (SELECT 'missing, or left out as meaningless: ' || string_agg(field, ', ')
                     FROM jsonb_array_elements_text(statement -> 'ignored') field) AS detail, evidence_id
             FROM repricer.subscription_events WHERE original_transaction_id = \(id) AND bucket = \(fragment: bucket)
             UNION ALL

@@ -31,6 +31,7 @@ private typealias Story = LifecycleStory
     private static let cases: [(String, SubscriptionEvent)] = [
         ("transaction.items.price", odd { $0.transaction?.items[0].price = -1 }),
         ("transaction.items.price", odd { $0.transaction?.items[0].price = .max }),
+        ("transaction.items.price", odd { $0.transaction?.items[0].price = nil }),
         ("renewal.items.price", odd { $0.renewal?.items?[0].price = .min }),
         (
             "renewal.items.priceIncreaseInfo.price",

@@ -402,7 +402,7 @@ package enum FormerViews {
                 ('refunds_without_amount', false,
                     'refund notices that do not say how much was given back, or when'),
                 ('amounts_left_out', true,
-                    'statements with an amount, or what it hangs on, that cannot be meant: money that is in no sum, or counts as one seat'),
+                    'statements with an amount, or what it hangs on, that cannot be meant, or of a charged item without a price: money that is in no sum, or counts as one seat'),
                 ('inbox_stuck', false, 'notifications with an error, or waiting for more than a day')
         ), problems (batch_id, check_name, problems) AS (
             SELECT batch_id, 'rows_add_up', count(*) FROM report.batch_summary

@@ -19,7 +19,7 @@ import Testing
         #expect(
             lines.filter { $0.detail != nil && $0.evidenceID == odd.key.evidenceID }.map(\.detail)
                 == [
-                    "left out as meaningless: transaction.expiresDate, transaction.items.price, "
+                    "missing, or left out as meaningless: transaction.expiresDate, transaction.items.price, "
                         + "renewal.items.priceIncreaseInfo.price"
                 ])
         #expect(
