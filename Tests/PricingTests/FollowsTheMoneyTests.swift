@@ -350,6 +350,69 @@ private typealias Story = LifecycleStory
         #expect(last([Story.bought, taken, charged], undo) == end)
     }
 
+    /// Before the increase was due, and while it is announced, a charge at the former price takes nothing back: it is what
+    /// everybody pays.
+    @Test(
+        arguments: [
+            // The call, the renewal's item at the first charge, and where the undo stands after it and after the next.
+            (.unknown, "SCHEDULED", ["sent", "effective -"]),
+            (.unknown, nil, ["effective -", "effective -"]),
+            (.unknown, "none", ["sent", "effective -"]),
+            (.scheduled, "SCHEDULED", ["scheduled -", "effective -"]),
+            (.scheduled, nil, ["effective -", "effective -"]),
+            (.rejected, "SCHEDULED", ["rejected 4000205", "effective applied_after_all"]),
+        ] as [(ChangeState, String?, [String])])
+    func undo_ofAnIncreaseThatIsDueLater_isNotEffectiveByTheRenewalBefore(
+        call: ChangeState, announced: String?, stands: [String]
+    ) {
+        var undo = Story.change(
+            from: 15990, to: 9990, sentAt: Story.at(4), dueAt: Story.at(62), id: "undo")
+        (undo.undoes, undo.callProgress.state, undo.requestReferenceID) = (
+            "change-A", call, "undo-call"
+        )
+        if call == .scheduled { undo.callProgress.scheduledAt = Story.at(5) }
+        if call == .rejected {
+            (undo.callProgress.reason, undo.doubtfulSince) = ("4000205", Story.at(4))
+        }
+        undo.progress = undo.callProgress
+        let items = announced == "none" ? nil : [Story.renewing(status: announced)]
+        var early = renewed(31, 9990, renewing: items)
+        if announced == "none" { early.renewal = nil }
+        var late = renewed(62, 9990)
+        late.renewal = nil
+
+        let ends = [[early], [early, late]].map { events in
+            let undo = Story.fold(
+                [Story.bought, Story.priceChange] + events, [Story.change(), undo]
+            )
+            .state.changes[1].progress
+            return undo.state == .unknown
+                ? "sent" : "\(undo.state.rawValue) \(undo.reason ?? "-")"
+        }
+
+        #expect(ends == stands)
+    }
+
+    /// The item renewed without the increase, and the customer is told of it all the same.
+    @Test func undo_afterWhichTheIncreaseIsTold_hasEnded_alsoWhereARenewalCameBefore() {
+        var undo = Story.change(
+            from: 15990, to: 9990, sentAt: Story.at(4), dueAt: Story.at(62), id: "undo")
+        (undo.undoes, undo.requestReferenceID) = ("change-A", "undo-call")
+        let taken = Story.event(
+            5, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing()])
+        let told = Story.event(
+            34, "PRICE_INCREASE", "ACCEPTED", purchasedOn: 31, charged: [Story.charged()],
+            renewing: [Story.renewing(price: 15990, status: "ACCEPTED")])
+        let events = [Story.bought, Story.priceChange, taken, renewed(31, 9990)]
+
+        let before = Story.fold(events, [Story.change(), undo]).state.changes[1].progress
+        let after = Story.fold(events + [told], [Story.change(), undo]).state.changes
+
+        #expect(before.state == .effective && before.effectiveAt == Story.at(31))
+        #expect(after.map(\.progress.state) == [.accepted, .rejected])
+        #expect(after[1].progress.effectiveAt == nil)
+    }
+
     @Test func undo_whoseItemIsSetToRenewAtAnotherPrice_hasEnded() {
         var undo = Story.change(from: 15990, to: 9990, sentAt: Story.at(4), id: "undo")
         undo.undoes = "change-A"

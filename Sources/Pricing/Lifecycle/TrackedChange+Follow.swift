@@ -160,7 +160,7 @@ extension TrackedChange {
         if let item = item(in: transaction, reading) {
             // During an offer the item already bears the new price and is charged another one.
             guard item.price == newPrice, !item.isInOffer, !isResetUntold(reading),
-                !isInAnotherCurrency(reading)
+                !isInAnotherCurrency(reading), isTakenBack(by: transaction, reading)
             else { return }
             progress.effectiveAt = transaction.purchasedAt
             noteLateCharge(transaction, reading)
@@ -181,6 +181,18 @@ extension TrackedChange {
                 dropped(reading, &lines)
             }
         }
+    }
+
+    /// Whether a charge at the former price shows what was to be taken back to be gone. Before the renewal at which that was
+    /// due, everybody is charged the former price: the renewal must bear it, too. And as long as what was to be taken back
+    /// is announced, it may only come later.
+    private func isTakenBack(by charge: TransactionStatement, _ reading: Reading) -> Bool {
+        guard undoes != nil else { return true }
+        let item = renewalItem(reading)
+        if isApplied(in: item) { return true }
+        guard let due = progress.dueAt, let at = charge.purchasedAt else { return false }
+        let isAnnounced = item.map { $0.increasePrice == oldPrice || $0.price == oldPrice } ?? false
+        return !isAnnounced && !reading.facts.isLater(due, than: at)
     }
 
     /// Whether the transaction is of an item that the customer added, and the renewal still brings this one at our price.

@@ -39,11 +39,21 @@ extension TrackedChange {
 
     /// Ends an undo after which the App Store tells the customer of the increase all the same.
     mutating func readIncreaseTakenBack(_ reading: Reading, _ lines: inout [Transition]) {
-        guard undoes != nil, progress.state == .scheduled, let scheduledAt = progress.scheduledAt,
+        guard undoes != nil, progress.state == .scheduled || isEffectiveEarly(reading),
+            let scheduledAt = progress.scheduledAt,
             reading.at > scheduledAt, let item = renewalItem(reading),
             item.increasePrice == oldPrice, isCommunicated(in: item)
         else { return }
+        progress.effectiveAt = nil
         move(to: .rejected, reason: stillScheduled, reading, &lines)
+    }
+
+    /// Whether it is an undo that took effect before the renewal at which the increase was due.
+    private func isEffectiveEarly(_ reading: Reading) -> Bool {
+        guard progress.state == .effective, let at = progress.effectiveAt,
+            let due = progress.dueAt
+        else { return false }
+        return reading.facts.isLater(due, than: at)
     }
 
     /// Reads a late word of an earlier charge at its price: it has been in effect since that one.
@@ -84,7 +94,9 @@ extension TrackedChange {
         if let renewing = item?.price, renewing != newPrice, renewing != oldPrice, !reading.isMove {
             return move(to: .invalidated, reason: anotherPrice, reading, &lines)
         }
-        guard let charged = newCharge(reading) else { return }
+        // The former price is charged until the renewal that the undone change was due at.
+        guard let charged = newCharge(reading), undoes == nil || charged.item.price != newPrice
+        else { return }
         let isOld = charged.item.price == oldPrice && !reading.isMove
         // The old price counts as another one where the renewal has come and ours is not announced for the next.
         if isOld {
