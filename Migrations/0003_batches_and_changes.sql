@@ -124,8 +124,8 @@ COMMENT ON COLUMN repricer.batches.guards_count_from IS
 COMMENT ON COLUMN repricer.batches.is_sampled IS
     'Since its guards count, its guard of errors has seen as many answers as it waits for, and they were within it.';
 COMMENT ON COLUMN repricer.batches.guard_reading IS
-    'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last '
-    '(nothing of it was open any more). Null: nothing since a person resumed it.';
+    'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_settled (nothing was '
+    'to be held back, and no call was out), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
 COMMENT ON COLUMN repricer.batches.halted_by IS
     'What paused it, where no person did: a guard, or the App Store''s code.';
 COMMENT ON COLUMN repricer.batches.also_paused_by IS

@@ -127,12 +127,12 @@ CROSS JOIN LATERAL (SELECT repricer.is_refused(c.state, c.refused_at, c.doubtful
 -- OFFSET 0 makes PostgreSQL go change by change, instead of reading all charges for those of a batch.
 CROSS JOIN LATERAL (
     SELECT k.*,
-        -- Until when an earlier renewal paid. What a customer buys, an added seat too, does not count as one, and of two the
-        -- first may have been given back. What was bought takes the place of what was paid for before it.
-        max(k.expires_at) FILTER (WHERE NOT k.is_purchase AND (k.refunded_milliunits = 0
-                OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (
+        -- Until when an earlier charge paid. An added seat does not count, and of two the first may have been given back. What
+        -- was bought takes the place of what was paid for before it.
+        max(k.expires_at) FILTER (WHERE NOT k.is_added_seat AND (NOT k.is_purchase OR k.revoked_at IS NULL)
+            AND (k.refunded_milliunits = 0 OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (
             PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS renewed_until,
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS kept_before_until,
         max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
         (k.expires_at - k.purchased_at) / 2 AS half,
@@ -148,12 +148,12 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND c.effective_at <= h.purchased_at AS is_in_effect,
         c.currency = h.currency AND (c.storefront = h.storefront OR h.storefront IS NULL) AS is_of_the_place,
-        -- Two renewals were charged for one time: this one pays for nothing that follows, or was charged in the middle of the
-        -- other. One that the App Store charges up to a day before its period begins is none of these.
-        NOT h.is_purchase AND coalesce(h.expires_at <= h.renewed_until AND h.purchased_at < h.renewed_until
-            OR h.purchased_at < h.renewed_until - interval '1 minute'
-                AND coalesce(h.renewed_until > least(h.purchased_at + interval '1 day', h.purchased_at + h.half)
-                    OR h.expires_at < h.renewed_until + h.half, true), false) AS is_double
+        -- A renewal was charged for a time that was paid for: it pays for nothing that follows, or was charged in the middle of the
+        -- other charge's time. One that the App Store charges up to a day before its period begins is none of these.
+        NOT h.is_purchase AND coalesce(h.expires_at <= h.kept_before_until AND h.purchased_at < h.kept_before_until
+            OR h.purchased_at < h.kept_before_until - interval '1 minute'
+                AND coalesce(h.kept_before_until > least(h.purchased_at + interval '1 day', h.purchased_at + h.half)
+                    OR h.expires_at < h.kept_before_until + h.half, true), false) AS is_double
 ) t
 CROSS JOIN LATERAL (
     SELECT

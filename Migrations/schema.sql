@@ -117,7 +117,7 @@ COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only chang
 
 COMMENT ON COLUMN repricer.batches.is_sampled IS 'Since its guards count, its guard of errors has seen as many answers as it waits for, and they were within it.';
 
-COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
+COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_settled (nothing was to be held back, and no call was out), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
 
 COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
 
@@ -2944,7 +2944,7 @@ CREATE VIEW repricer.explained_charges AS
             k.refunded_milliunits,
             k.recorded_at,
             k.bought,
-            max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS renewed_until,
+            max(k.expires_at) FILTER (WHERE ((NOT k.is_added_seat) AND ((NOT k.is_purchase) OR (k.revoked_at IS NULL)) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS kept_before_until,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
             ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
             LEAST('1 day'::interval, ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
@@ -2972,7 +2972,7 @@ CREATE VIEW repricer.explained_charges AS
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place,
-            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.renewed_until) AND (h.purchased_at < h.renewed_until)) OR ((h.purchased_at < (h.renewed_until - '00:01:00'::interval)) AND COALESCE(((h.renewed_until > LEAST((h.purchased_at + '1 day'::interval), (h.purchased_at + h.half))) OR (h.expires_at < (h.renewed_until + h.half))), true))), false)) AS is_double) t)
+            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.kept_before_until) AND (h.purchased_at < h.kept_before_until)) OR ((h.purchased_at < (h.kept_before_until - '00:01:00'::interval)) AND COALESCE(((h.kept_before_until > LEAST((h.purchased_at + '1 day'::interval), (h.purchased_at + h.half))) OR (h.expires_at < (h.kept_before_until + h.half))), true))), false)) AS is_double) t)
      CROSS JOIN LATERAL ( SELECT
                 CASE
                     WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
@@ -6299,7 +6299,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.refunded_milliunits,
             k.recorded_at,
             k.bought,
-            max(k.expires_at) FILTER (WHERE ((NOT k.is_purchase) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS renewed_until,
+            max(k.expires_at) FILTER (WHERE ((NOT k.is_added_seat) AND ((NOT k.is_purchase) OR (k.revoked_at IS NULL)) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS kept_before_until,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
             ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
             LEAST('P1D'::interval, ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
@@ -6327,7 +6327,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place,
-            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.renewed_until) AND (h.purchased_at < h.renewed_until)) OR ((h.purchased_at < (h.renewed_until - 'PT1M'::interval)) AND COALESCE(((h.renewed_until > LEAST((h.purchased_at + 'P1D'::interval), (h.purchased_at + h.half))) OR (h.expires_at < (h.renewed_until + h.half))), true))), false)) AS is_double) t)
+            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.kept_before_until) AND (h.purchased_at < h.kept_before_until)) OR ((h.purchased_at < (h.kept_before_until - 'PT1M'::interval)) AND COALESCE(((h.kept_before_until > LEAST((h.purchased_at + 'P1D'::interval), (h.purchased_at + h.half))) OR (h.expires_at < (h.kept_before_until + h.half))), true))), false)) AS is_double) t)
      CROSS JOIN LATERAL ( SELECT
                 CASE
                     WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
@@ -8099,6 +8099,15 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             FROM repricer.told_statements e
             WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
                 AND e.signed_at < m.to_at + interval '1 day'
+                -- What was recovered, or followed by another charge, ended nothing.
+                AND NOT EXISTS (
+                    SELECT FROM repricer.charges h
+                    WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names) AND h.revoked_at IS NULL
+                        AND h.purchased_at > e.signed_at AND h.purchased_at < m.to_at)
+                AND (e.type NOT IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED') OR NOT EXISTS (
+                    SELECT FROM repricer.told_statements q
+                    WHERE q.original_transaction_id = m.id AND q.type = 'DID_RENEW' AND q.subtype = 'BILLING_RECOVERY'
+                        AND q.signed_at > e.signed_at AND q.signed_at < m.to_at + interval '1 day'))
                 AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
                     -- A refund ended it only where it revoked this item, or gave back all of a period before its end. Who got
                     -- a part back and then fell silent did not leave by the refund.
@@ -8403,6 +8412,15 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
             FROM repricer.told_statements_at(p_at) e
             WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
                 AND e.signed_at < m.to_at + interval '1 day'
+                -- What was recovered, or followed by another charge, ended nothing.
+                AND NOT EXISTS (
+                    SELECT FROM repricer.charges_at(p_at) h
+                    WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names) AND h.revoked_at IS NULL
+                        AND h.purchased_at > e.signed_at AND h.purchased_at < m.to_at)
+                AND (e.type NOT IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED') OR NOT EXISTS (
+                    SELECT FROM repricer.told_statements_at(p_at) q
+                    WHERE q.original_transaction_id = m.id AND q.type = 'DID_RENEW' AND q.subtype = 'BILLING_RECOVERY'
+                        AND q.signed_at > e.signed_at AND q.signed_at < m.to_at + interval '1 day'))
                 AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
                     -- A refund ended it only where it revoked this item, or gave back all of a period before its end. Who got
                     -- a part back and then fell silent did not leave by the refund.

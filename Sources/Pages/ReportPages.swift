@@ -167,6 +167,8 @@ extension Site {
         let filter = try Filter(query, of: name, columns: described.columns)
         let now = clock.nowMilliseconds()
         var wanted = ReportQuery(name, batchID: filter.batchID, asOf: filter.asOf)
+        wanted.asOfMicroseconds =
+            filter.asOfText.map(RFC3339.microseconds(beyondMillisecondsOf:)) ?? 0
         wanted.judgedAt = filter.asOf == nil ? now : nil
         wanted.reportingCurrency = filter.reportingCurrency
         wanted.currency = filter.currency
@@ -369,7 +371,7 @@ private struct ReportForm {
         (filter.batchID.map {
             " --batch \(NamedBatch.word(for: $0, among: batches.map(\.named)))"
         } ?? "")
-            + (filter.asOf.map { " --as-of \(Instant(milliseconds: $0).text)" } ?? "")
+            + (filter.asOfText.map { " --as-of \($0)" } ?? "")
             + (filter.reportingCurrency.map { " --reporting-currency \($0)" } ?? "")
     }
 }

@@ -93,6 +93,9 @@ extension SignedDetails.Detail {
         case .text(let text): Self.isStorable(text)
         case .number(let number) where field == .revocationDate:
             Instant(milliseconds: number).isOnCalendar
+        // Thousandths of a percent.
+        case .number(let number) where field == .revocationPercentage:
+            (0...100_000).contains(number)
         case .number(let number): Int32(exactly: number) != nil
         case .flag: true
         case .texts(let texts):

@@ -105,7 +105,7 @@ private struct Sieve {
         // No charge is of more money than a price can be, and no sum of charges may exceed what can be counted.
         let price = transaction.items.compactMap { $0.offerPrice ?? $0.price }.max() ?? 0
         drop(&transaction.quantity, { "transaction.quantity" }) { seats in
-            (0...Self.seatsMax).contains(seats)
+            (1...Self.seatsMax).contains(seats)
                 && price <= PriceText.milliunitsMax / Int64(max(1, seats))
         }
     }

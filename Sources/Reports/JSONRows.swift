@@ -12,7 +12,7 @@ struct JSONRows: Sendable {
         let head = JSONWriter.object {
             $0.text("report", query.name.rawValue)
             $0.member("batch_id", query.batchID?.lowercased())
-            $0.member("as_of", query.asOf.map(instantText))
+            $0.member("as_of", query.asOfText)
         }
         opening = "\(head.dropLast()),\"rows\":["
     }

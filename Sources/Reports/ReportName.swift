@@ -1,3 +1,5 @@
+import ServiceKit
+
 /// The reports. Each is a view of schema `report` with the same name.
 package enum ReportName: String, Hashable, Sendable, CaseIterable {
     case batchSummary = "batch_summary"
@@ -90,6 +92,8 @@ package struct ReportQuery: Hashable, Sendable {
     package var batchID: String?
     /// The instant whose knowledge is wanted, in UTC milliseconds; nil for now.
     package var asOf: Int64?
+    /// How many microseconds that instant lies beyond the milliseconds, 0 to 999: what is recorded bears them.
+    package var asOfMicroseconds: Int64 = 0
     /// The ISO 4217 code to which a report of one currency converts; nil for US dollars.
     package var reportingCurrency: String?
     /// The instant by which lateness is judged, in UTC milliseconds, for what is known now; nil for the server's
@@ -111,6 +115,10 @@ package struct ReportQuery: Hashable, Sendable {
         self.batchID = batchID
         self.asOf = asOf
         self.judgedAt = judgedAt
+    }
+
+    var asOfText: String? {
+        asOf.map { RFC3339.format($0, microseconds: asOfMicroseconds) }
     }
 }
 

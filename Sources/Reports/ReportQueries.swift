@@ -94,10 +94,10 @@ package struct ReportStore: Sendable {
             guard batchID.isUUID else { throw ReportError.unknownBatch(batchID) }
         }
         do {
-            if let asOf = query.asOf {
+            if query.asOf != nil {
                 guard query.name.hasPast else { throw ReportError.hasNoPast(query.name) }
                 try await requireGathered()
-                try await requirePast(asOf)
+                try await requirePast(query)
             }
             try await pool.withTransaction(.repeatableRead) { connection in
                 try await readSnapshot(query, on: connection, columns: columns, page: page)
@@ -129,12 +129,12 @@ package struct ReportStore: Sendable {
 
     /// Refuses an instant that is still to come, and waits for what was being recorded at the instant: both before the
     /// snapshot in which the report is read.
-    private func requirePast(_ asOf: Int64) async throws {
+    private func requirePast(_ query: ReportQuery) async throws {
         try await pool.withTransaction { connection in
             _ = try connection.query(
                 """
                 -- name: requirePast
-                SELECT 1 FROM report.batch_summary_as_of(\(timestamp: asOf), \(uuid: noBatch)::uuid)
+                SELECT 1 FROM report.batch_summary_as_of(\(query.asOfText)::timestamptz, \(uuid: noBatch)::uuid)
                 """)
         }
     }
@@ -263,9 +263,9 @@ private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL
         "ORDER BY \(unsafe: order(of: query.name, columns)) LIMIT \(query.rowsMax)::bigint"
     var conditions: [SQL] = []
     var source: SQL = "report.\(unsafe: query.name.rawValue) v"
-    if let asOf = query.asOf {
+    if let asOf = query.asOfText {
         source =
-            "report.\(unsafe: query.name.rawValue)_as_of(\(timestamp: asOf), \(uuid: query.batchID)::uuid) v"
+            "report.\(unsafe: query.name.rawValue)_as_of(\(asOf)::timestamptz, \(uuid: query.batchID)::uuid) v"
     } else if let batchID = query.batchID {
         conditions.append("v.batch_id = \(uuid: batchID)")
     }

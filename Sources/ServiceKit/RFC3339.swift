@@ -8,12 +8,11 @@ package enum RFC3339 {
         return text.withUTF8 { CivilTime.parse(UnsafeRawBufferPointer($0), as: .rfc3339) }
     }
 
-    /// The same, rounded up to the next millisecond where there are digits beyond it: all that came by the instant, which the
-    /// database keeps to the microsecond, came by this one.
-    package static func parseRoundingUp(_ text: String) -> Int64? {
-        guard let cut = parse(text) else { return nil }
+    /// What `parse` cuts off, to the microsecond: 0 to 999. The database keeps instants so.
+    package static func microseconds(beyondMillisecondsOf text: String) -> Int64 {
         let fraction = text.drop { $0 != "." }.dropFirst().prefix { $0.isASCII && $0.isNumber }
-        return fraction.dropFirst(3).contains { $0 != "0" } ? cut + 1 : cut
+        let digits = fraction.dropFirst(3).prefix(3)
+        return Int64(digits + String(repeating: "0", count: 3 - digits.count)) ?? 0
     }
 
     /// Writes an instant in UTC; the fraction (`.123`) only when there is one.
@@ -24,5 +23,13 @@ package enum RFC3339 {
             to: &bytes, separator: "T", hasFraction: milliseconds % 1000 != 0)
         bytes.append(UInt8(ascii: "Z"))
         return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// The same with microseconds beyond the milliseconds, 0 to 999: six digits where there are any.
+    package static func format(_ milliseconds: Int64, microseconds: Int64) -> String {
+        guard microseconds != 0 else { return format(milliseconds) }
+        let whole = format(milliseconds).dropLast()
+        let digits = String(1000 + microseconds).dropFirst()
+        return whole + (milliseconds % 1000 == 0 ? ".000" : "") + digits + "Z"
     }
 }

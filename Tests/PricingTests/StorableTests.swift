@@ -52,6 +52,9 @@ private typealias Story = LifecycleStory
         ("renewal.items", odd { $0.renewal?.items?.append(.init(sku: long)) }),
         ("transaction.quantity", odd { $0.transaction?.quantity = .max }),
         ("transaction.quantity", odd { $0.transaction?.quantity = -1 }),
+        ("transaction.quantity", odd { $0.transaction?.quantity = 0 }),
+        ("transaction.revocationPercentage", detail { $0[.revocationPercentage] = .number(100_001) }),
+        ("transaction.revocationPercentage", detail { $0[.revocationPercentage] = .number(-1) }),
         ("transaction.quantity", odd { $0.transaction?.quantity = 1_000_001 }),
         (
             // Each alone can be meant, and not both.

@@ -83,4 +83,44 @@ import Testing
 
         #expect(rows == lines)
     }
+
+    /// A charge failed, and the item was paid for after that. What ended it then is not the failure.
+    @Test(arguments: [
+        ("recovered", ["spring 02 8623 0 0 -8623 0"]),
+        ("charged after it", ["spring 02 8623 0 0 -8623 0"]),
+        ("given up", ["spring 02 8623 0 0 0 0"]),
+    ])
+    func aFailureThatWasMadeUpFor_endsNothing(story: String, lines: [String]) async throws {
+        let change = ReportFixture.Change(
+            subscription: "1", line: 2, old: 1990, new: 2190, consent: "not_required",
+            place: "('USD', 'USA', 'P1W')", state: "scheduled", due: "2026-05-01Z")
+        func event(_ day: String, _ type: String, _ subtype: String? = nil) -> String {
+            """
+            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                subtype, statement)
+            VALUES ('1', repricer.bucket_of('1'), '\(day)', '\(day)', 'notification', '\(type)',
+                \(subtype.map { "'\($0)'" } ?? "NULL"), '{}');
+            """
+        }
+        let fails = event("2026-02-05T00:00:10Z", "DID_FAIL_TO_RENEW")
+        let paid = Self.charge("PLAN", "2026-01-29Z", 1990, until: "2026-02-05Z")
+        let story =
+            switch story {
+            case "recovered":
+                Self.charge("PLAN", "2026-02-05Z", 1990, until: "2026-02-12Z")
+                    + event("2026-02-08Z", "DID_RENEW", "BILLING_RECOVERY")
+            case "charged after it":
+                Self.charge("PLAN", "2026-02-05Z", 1990, until: "2026-02-12Z")
+                    + Self.charge("PLAN", "2026-02-12Z", 1990, until: "2026-02-19Z")
+            default: ""
+            }
+
+        let rows = try await bridge(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1) + change.sql
+                + "UPDATE repricer.price_changes SET sent_at = '2026-01-30Z';" + paid + fails
+                + story,
+            asOf: "2026-03-20Z")
+
+        #expect(rows.filter { $0.hasPrefix("spring 02") } == lines, "\(rows)")
+    }
 }

@@ -145,6 +145,20 @@ import Testing
             try await told(Self.change("effective") + year + next).named == ["double 12990 12990"])
     }
 
+    /// What a purchase paid for is not charged once more, unless the purchase was taken back.
+    @Test(arguments: [("", ["double 12990 12990"]), ("revoked_at = '2026-03-20Z'", [])])
+    func renewalWithinABoughtPeriod_isDouble(alsoOfThePurchase: String, named: [String])
+        async throws
+    {
+        let year = Self.charge("2026-03-01Z", 12990, until: "2027-03-01Z", isPurchase: true)
+        let month = Self.charge("2026-05-01Z", 12990, until: "2026-06-01Z")
+        let revoked =
+            alsoOfThePurchase.isEmpty
+            ? "" : "UPDATE repricer.charges SET \(alsoOfThePurchase) WHERE is_purchase;"
+
+        #expect(try await told(Self.change("effective") + year + month + revoked).named == named)
+    }
+
     /// Up to a day before its period begins a renewal is early, and no second one for the time before. What pays for
     /// nothing that follows is a second one, however late in the period it comes.
     @Test(arguments: [

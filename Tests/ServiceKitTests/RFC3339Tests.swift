@@ -47,14 +47,22 @@ import Testing
         }
     }
 
-    /// What a report shows as recorded was known by the instant that it is asked of.
+    /// What is recorded bears microseconds, and a report is asked of them.
     @Test(arguments: [
-        ("2026-12-01T00:00:00.375756Z", 376), ("2026-12-01T00:00:00.375000Z", 375),
-        ("2026-12-01T00:00:00.375Z", 375), ("2026-12-01T00:00:00.9999Z", 1000),
-        ("2026-12-01T01:00:00.0001+01:00", 1), ("2026-12-01T00:00:00Z", 0),
-    ])
-    func instant_withMoreDigits_isRoundedUp(text: String, milliseconds: Int64) {
-        #expect(RFC3339.parseRoundingUp(text) == 1_796_083_200_000 + milliseconds)
-        #expect(RFC3339.parseRoundingUp("2026-12-01T00:00:00.1x") == nil)
+        ("2026-12-01T00:00:00.375756Z", 375, 756, "2026-12-01T00:00:00.375756Z"),
+        ("2026-12-01T00:00:00.375000Z", 375, 0, "2026-12-01T00:00:00.375Z"),
+        ("2026-12-01T00:00:00.375Z", 375, 0, "2026-12-01T00:00:00.375Z"),
+        ("2026-12-01T00:00:00.9999Z", 999, 900, "2026-12-01T00:00:00.999900Z"),
+        ("2026-12-01T01:00:00.0000017+01:00", 0, 1, "2026-12-01T00:00:00.000001Z"),
+        ("2026-12-01T00:00:00Z", 0, 0, "2026-12-01T00:00:00Z"),
+    ] as [(String, Int64, Int64, String)])
+    func instant_withMoreDigits_keepsMicroseconds(
+        text: String, milliseconds: Int64, microseconds: Int64, written: String
+    ) throws {
+        let read = try #require(RFC3339.parse(text))
+
+        #expect(read == 1_796_083_200_000 + milliseconds)
+        #expect(RFC3339.microseconds(beyondMillisecondsOf: text) == microseconds)
+        #expect(RFC3339.format(read, microseconds: microseconds) == written)
     }
 }

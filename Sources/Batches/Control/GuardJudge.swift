@@ -44,13 +44,13 @@ package struct GuardJudge: Sendable {
             try GuardQueries.guardedErrors(
                 of: batchID, answersMax: Self.answersMax, on: connection
             ).map { batch in
-                let counts = try GuardQueries.counts(
-                    of: batchID, since: batch.countFrom, figures: [.errors], on: connection)
-                return (batch, counts)
+                let errors = try GuardQueries.errors(
+                    of: batchID, since: batch.countFrom, on: connection)
+                return (batch, errors)
             }
         }
-        guard let (batch, counts) = found else { return }
-        try await judge(batch, by: counts)
+        guard let (batch, errors) = found else { return }
+        try await judge(batch, by: [.errors: errors])
     }
 
     private func judge(

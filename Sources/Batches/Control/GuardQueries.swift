@@ -22,7 +22,8 @@ package enum GuardQueries {
     }
 
     /// The batches with guard rails that are not paused and have changes waiting to be sent, and those of which
-    /// something was open when they were last counted, before `countedBefore` by the machine's clock.
+    /// something was open when they were last counted, before `countedBefore` by the machine's clock. Right after its last
+    /// call, and after its halt, a batch is counted once more.
     package static func guarded(
         countedBefore: Int64, on connection: isolated PostgresConnection
     ) throws -> [Guarded] {
@@ -38,7 +39,8 @@ package enum GuardQueries {
             CROSS JOIN LATERAL jsonb_to_recordset(b.guards) AS g (guard text, over integer, least integer)
             WHERE b.is_judged OR (
                 NOT coalesce((b.guard_reading ->> 'is_last')::boolean, false)
-                AND coalesce((b.guard_reading ->> 'counted_ms')::bigint, 0) < \(countedBefore))
+                AND (coalesce((b.guard_reading ->> 'counted_ms')::bigint, 0) < \(countedBefore)
+                    OR NOT coalesce((b.guard_reading ->> 'is_settled')::boolean, false)))
             ORDER BY b.batch_id, g.guard
             """)
         var batches: [Guarded] = []
@@ -130,27 +132,14 @@ package enum GuardQueries {
         return try GuardRail(figure: figure, over: row.int("over"), least: row.int("least"))
     }
 
-    /// The figures of a batch: each is how many, and of how many. It reads the batch's answered changes once, and for
+    /// The figures of a batch: each is how many, and of how many. Of errors and moved rows these are changes; of what customers
+    /// do, subscriptions, however many of their items the batch has. It reads the batch's answered changes once, and for
     /// `autoRenewOff` their subscriptions too.
     package static func counts(
-        of batchID: String, since: Int64?, figures: Set<GuardRail.Figure>,
+        of batchID: String, since: Int64?, figures: Set<GuardRail.Figure>, now: Int64,
         on connection: isolated PostgresConnection
     ) throws -> [GuardRail.Figure: Count] {
-        let row = try connection.query(
-            """
-            -- name: guardCounts
-            SELECT count(*) FILTER (WHERE state = 'rejected') AS refused, count(*) AS answered,
-                count(*) FILTER (WHERE state = 'declined' AND consent_asked_at IS NOT NULL
-                    AND reason IS DISTINCT FROM 'parent_declined') AS declined,
-                count(*) FILTER (WHERE consent_asked_at IS NOT NULL) AS asked,
-                count(*) FILTER (WHERE state = 'cancelled' AND reason = 'left_voluntarily'
-                    AND (consent_asked_at IS NOT NULL OR accepted_at IS NOT NULL)) AS has_left,
-                count(*) FILTER (WHERE consent_asked_at IS NOT NULL OR accepted_at IS NOT NULL) AS told
-            FROM repricer.price_changes
-            WHERE batch_id = \(uuid: batchID) AND \(fragment: isAnswered)
-                AND (\(timestamp: since)::timestamptz IS NULL OR sent_at >= \(timestamp: since)::timestamptz)
-            """
-        ).one()
+        let row = try answered(batchID, since: since, on: connection)
         var counts: [GuardRail.Figure: Count] = [
             .errors: try Count(count: row.int64("refused"), all: row.int64("answered")),
             .declined: try Count(count: row.int64("declined"), all: row.int64("asked")),
@@ -161,19 +150,68 @@ package enum GuardQueries {
                 count: row.int64("has_left") + off, all: row.int64("told"))
         }
         if figures.contains(.moved) {
-            counts[.moved] = try moved(batchID, since: since, on: connection)
+            counts[.moved] = try moved(batchID, since: since, now: now, on: connection)
         }
         return counts.filter { figures.contains($0.key) }
     }
 
-    private static func moved(
+    /// The figure of errors alone.
+    static func errors(
+        of batchID: String, since: Int64?, on connection: isolated PostgresConnection
+    ) throws -> Count {
+        let row = try answered(batchID, since: since, on: connection)
+        return try Count(count: row.int64("refused"), all: row.int64("answered"))
+    }
+
+    private static func answered(
         _ batchID: String, since: Int64?, on connection: isolated PostgresConnection
+    ) throws -> Row {
+        try connection.query(
+            """
+            -- name: guardCounts
+            SELECT coalesce(sum(s.refused), 0)::bigint AS refused, coalesce(sum(s.answered), 0)::bigint AS answered,
+                count(*) FILTER (WHERE s.has_declined) AS declined, count(*) FILTER (WHERE s.is_asked) AS asked,
+                count(*) FILTER (WHERE s.has_left) AS has_left, count(*) FILTER (WHERE s.is_told) AS told
+            FROM (
+                SELECT count(*) FILTER (WHERE c.state = 'rejected') AS refused, count(*) AS answered,
+                    bool_or(c.state = 'declined' AND c.consent_asked_at IS NOT NULL
+                        AND c.reason IS DISTINCT FROM 'parent_declined') AS has_declined,
+                    bool_or(c.consent_asked_at IS NOT NULL) AS is_asked,
+                    bool_or(\(fragment: hasLeft("c"))) AS has_left, bool_or(\(fragment: isTold("c"))) AS is_told
+                FROM repricer.price_changes c
+                WHERE c.batch_id = \(uuid: batchID) AND \(fragment: isAnswered)
+                    AND (\(timestamp: since)::timestamptz IS NULL OR c.sent_at >= \(timestamp: since)::timestamptz)
+                GROUP BY c.bucket, c.original_transaction_id) s
+            """
+        ).one()
+    }
+
+    /// The condition that the customer of a change was told of it.
+    private static func isTold(_ change: String) -> SQL {
+        "(\(unsafe: change).consent_asked_at IS NOT NULL OR \(unsafe: change).accepted_at IS NOT NULL)"
+    }
+
+    /// The condition that the customer of a change left after being told, be it by removing the item or by getting the money
+    /// back.
+    private static func hasLeft(_ change: String) -> SQL {
+        """
+        (\(unsafe: change).state = 'cancelled' AND \(fragment: isTold(change)) AND \(unsafe: change).reason IN (
+            'left_voluntarily', 'refunded_or_revoked', 'item_refunded', 'item_missing_at_renewal'))
+        """
+    }
+
+    /// Counts what is overdue before it is sent, too, once nothing but its turn holds it back.
+    private static func moved(
+        _ batchID: String, since: Int64?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> Count {
         let row = try connection.query(
             """
             -- name: guardMoved
-            SELECT count(*) AS rows, count(*) FILTER (WHERE \(fragment: TroubleQueries.isMoved)) AS moved
+            SELECT count(*) AS rows, count(*) FILTER (WHERE \(fragment: TroubleQueries.isMoved)
+                OR c.state = 'queued' AND NOT c.is_held AND c.wave <= b.released_wave
+                    AND NOT b.halted_storefronts ? c.storefront AND \(fragment: TroubleQueries.isOverdue(now: now))) AS moved
             FROM repricer.price_changes c
+            JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.batch_id = \(uuid: batchID) AND c.stage NOT IN ('awaiting_approval', 'ineligible', 'aborted')
                 AND (\(timestamp: since)::timestamptz IS NULL OR c.sent_at >= \(timestamp: since)::timestamptz)
             """
@@ -187,10 +225,16 @@ package enum GuardQueries {
         try connection.query(
             """
             -- name: guardRenewalsOff
-            SELECT count(*) AS rows FROM repricer.price_changes c
+            SELECT count(DISTINCT c.original_transaction_id) AS rows FROM repricer.price_changes c
             JOIN repricer.subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
             WHERE c.batch_id = \(uuid: batchID) AND c.stage IN ('pending_consent', 'accepted')
-                AND (c.consent_asked_at IS NOT NULL OR c.accepted_at IS NOT NULL) AND NOT s.auto_renews
+                AND \(fragment: isTold("c")) AND NOT s.auto_renews
+                -- Who has left with another item is counted already.
+                AND NOT EXISTS (
+                    SELECT FROM repricer.price_changes o
+                    WHERE o.original_transaction_id = c.original_transaction_id AND o.bucket = c.bucket
+                        AND o.batch_id = c.batch_id AND \(fragment: hasLeft("o"))
+                        AND (\(timestamp: since)::timestamptz IS NULL OR o.sent_at >= \(timestamp: since)::timestamptz))
                 -- A renewal that we turned off ourselves, for a parent on another subscription, does not count.
                 AND NOT EXISTS (
                     SELECT FROM repricer.store_calls k
@@ -222,13 +266,23 @@ package enum GuardQueries {
                 'scheduled', 'pending_consent', 'accepted') LIMIT 1
             """
         ).isEmpty
+        let isSettled =
+            try !batch.isJudged
+            && connection.query(
+                """
+                -- name: isBatchCalling
+                SELECT 1 FROM repricer.price_changes
+                WHERE batch_id = \(uuid: batch.batchID) AND stage = 'queued' AND state = 'sending' LIMIT 1
+                """
+            ).isEmpty
         let counts = try counts(
             of: batch.batchID, since: batch.countFrom, figures: Set(batch.rails.map(\.figure)),
+            now: at,
             on: connection)
         _ = try connection.execute(
             """
             -- name: keepGuardReading
-            UPDATE repricer.batches SET guard_reading = \(json: json(counts, at, realNow, isLast: isLast))
+            UPDATE repricer.batches SET guard_reading = \(json: json(counts, at, realNow, isLast: isLast, isSettled: isSettled))
             WHERE batch_id = (
                     -- A person who is deciding on this batch must not delay the others.
                     SELECT batch_id FROM repricer.batches WHERE batch_id = \(uuid: batch.batchID)
@@ -239,12 +293,14 @@ package enum GuardQueries {
     }
 
     private static func json(
-        _ counts: [GuardRail.Figure: Count], _ at: Int64, _ realNow: Int64, isLast: Bool
+        _ counts: [GuardRail.Figure: Count], _ at: Int64, _ realNow: Int64, isLast: Bool,
+        isSettled: Bool
     ) -> String {
         JSONWriter.object { json in
             json.text("at", Instant(milliseconds: at).text)
             json.number("counted_ms", realNow)
             json.flag("is_last", isLast)
+            json.flag("is_settled", isSettled)
             json.key("figures") { json in
                 json.list(counts.sorted { $0.key.rawValue < $1.key.rawValue }) { entry, json in
                     json.object { json in

@@ -39,10 +39,8 @@ package enum GuardSampleQueries {
         // The calls that are out are counted first: an answer that is stored in between then counts twice, and none is
         // missed.
         let out = try callsOut(of: batchID, on: connection)
-        let counts = try GuardQueries.counts(
-            of: batchID, since: try found.millisecondsOrNil("guards_count_from"),
-            figures: [.errors], on: connection)
-        guard let errors = counts[.errors] else { return nil }
+        let errors = try GuardQueries.errors(
+            of: batchID, since: try found.millisecondsOrNil("guards_count_from"), on: connection)
         // Whoever stored the answers judges them, and halts it.
         guard !rail.isExceeded(by: errors.count, of: errors.all) else { return 0 }
         guard errors.all < Int64(rail.least) else {

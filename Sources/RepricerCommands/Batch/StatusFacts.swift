@@ -77,7 +77,7 @@ struct StatusFacts: Sendable, Equatable {
                 dependents: dependents,
                 everything: try ServiceControlQueries.everything(on: connection),
                 waves: try batchID.map { try ControlQueries.waves(of: $0, on: connection) } ?? [],
-                guards: try batchID.map { try guards(of: $0, on: connection) } ?? [],
+                guards: try batchID.map { try guards(of: $0, now: now, on: connection) } ?? [],
                 haltedStorefronts: try ControlQueries.haltedStorefronts(
                     of: batchID, on: connection),
                 refused: Array(refused.prefix(refusedMax)),
@@ -109,7 +109,7 @@ struct StatusFacts: Sendable, Equatable {
     var newestBatches: [BatchQueries.Batch] { batches.reversed() }
 
     private static func guards(
-        of batchID: String, on connection: isolated PostgresConnection
+        of batchID: String, now: Int64, on connection: isolated PostgresConnection
     ) throws -> [GuardReading] {
         let (rails, countFrom) = try GuardQueries.rails(of: batchID, on: connection)
         guard !rails.isEmpty else { return [] }
@@ -118,7 +118,8 @@ struct StatusFacts: Sendable, Equatable {
         let counts =
             try kept?.counts
             ?? GuardQueries.counts(
-                of: batchID, since: countFrom, figures: Set(rails.map(\.figure)), on: connection)
+                of: batchID, since: countFrom, figures: Set(rails.map(\.figure)), now: now,
+                on: connection)
         return rails.compactMap { rail in
             counts[rail.figure].map { GuardReading(rail: rail, count: $0, countedAt: kept?.at) }
         }

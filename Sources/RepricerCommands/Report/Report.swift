@@ -33,9 +33,9 @@ extension Commands {
         guard let name else { throw UsageError("name a report, or give --describe") }
         var query = ReportQuery(name)
         query.reportingCurrency = try reportingCurrency(of: name, invocation.arguments)
-        query.asOf = try invocation.arguments.instant(reportAsOf).map { cut in
-            invocation.arguments[reportAsOf].flatMap(RFC3339.parseRoundingUp) ?? cut
-        }
+        query.asOf = try invocation.arguments.instant(reportAsOf)
+        query.asOfMicroseconds =
+            invocation.arguments[reportAsOf].map(RFC3339.microseconds(beyondMillisecondsOf:)) ?? 0
         if query.asOf != nil, !name.hasPast { throw ReportError.hasNoPast(name) }
         if query.asOf == nil, configuration.clock != nil {
             query.judgedAt = try await invocation.now(configuration).milliseconds

@@ -170,6 +170,12 @@ import Testing
         (
             "auto_renew_off>25%/4",
             "state = 'cancelled', reason = 'refunded_or_revoked', consent_asked_at = '2026-03-01Z', ended_at = '2026-03-01Z'",
+            "true auto_renew_off auto_renew_off>25%/4: 2 of 4"
+        ),
+        // Who fell with a parent did not leave.
+        (
+            "auto_renew_off>25%/4",
+            "state = 'cancelled', reason = 'parent_declined', consent_asked_at = '2026-03-01Z', ended_at = '2026-03-01Z'",
             "false - -"
         ),
     ])
@@ -191,6 +197,53 @@ import Testing
         await harness.close()
     }
 
+    /// One of five customers, each with two items: of ten changes that would be one fifth, too, and more than a quarter once
+    /// two items count twice.
+    @Test(arguments: [
+        ("declined>25%/5", "state = 'declined', ended_at = '2026-03-01Z'"),
+        (
+            "auto_renew_off>25%/5",
+            "state = CASE sku WHEN 'A' THEN 'cancelled' ELSE 'accepted' END, reason = 'item_refunded', "
+                + "accepted_at = '2026-03-01Z', ended_at = CASE sku WHEN 'A' THEN timestamptz '2026-03-01Z' END"
+        ),
+    ])
+    func guards_countACustomerOnce_howeverManyItemsTheBatchHas(
+        rails: String, bad: String
+    ) async throws {
+        let harness = try await Harness.make()
+        var rows: [BatchRow] = []
+        for number in 1...6 {
+            try await harness.subscribe("\(number)")
+            for sku in ["A", "B"] {
+                rows.append(Harness.row("\(number)", sku, line: rows.count + 2))
+            }
+        }
+        let guards = try GuardRail.list(rails)
+        let batchID = try await harness.submitAndApprove(rows, terms: BatchTerms(guards: guards))
+        let asked =
+            "consent_asked_at = '2026-03-01Z', sent_at = '2026-03-01Z', request_reference_id = gen_random_uuid()"
+        try await Self.set(harness, "state = 'pending_consent', \(asked)", lines: 3...10)
+        try await Self.set(harness, "\(bad), \(asked)", lines: 1...2)
+        // The one with an item that is left has turned the renewal off, too.
+        try await harness.tell(Self.renewalOff("1", at: harness.now))
+
+        try await Self.watch(harness).round()
+
+        let counts = try await Self.reading(harness, batchID)?.counts.values.map {
+            [$0.count, $0.all]
+        }
+        #expect(counts == [[1, 5]])
+        #expect(try await Self.text(harness, Self.pause) == "false - -")
+        await harness.close()
+    }
+
+    private static func renewalOff(_ id: String, at: Instant) -> SubscriptionEvent {
+        SubscriptionEvent(
+            key: .init(signedAt: at, evidenceID: "off"), source: .notification,
+            originalTransactionID: id, type: "DID_CHANGE_RENEWAL_STATUS", status: 1,
+            renewal: RenewalStatement(autoRenewStatus: 0))
+    }
+
     @Test func autoRenewOff_ofACustomerWhoWasTold_counts() async throws {
         let harness = try await Harness.make()
         _ = try await Self.submit(harness, 3, "auto_renew_off>40%/2")
@@ -198,11 +251,7 @@ import Testing
             harness,
             "state = 'accepted', accepted_at = '2026-03-01Z', sent_at = '2026-03-01Z', request_reference_id = gen_random_uuid()",
             lines: 1...2)
-        try await harness.tell(
-            SubscriptionEvent(
-                key: .init(signedAt: harness.now, evidenceID: "off"), source: .notification,
-                originalTransactionID: "1", type: "DID_CHANGE_RENEWAL_STATUS", status: 1,
-                renewal: RenewalStatement(autoRenewStatus: 0)))
+        try await harness.tell(Self.renewalOff("1", at: harness.now))
 
         try await Self.watch(harness).round()
 
@@ -269,6 +318,37 @@ import Testing
         #expect(second.map { $0.at - Harness.start.milliseconds } == 3000)
         #expect(try await Self.text(harness, Self.pause) == "false - -")
         #expect(try await Self.reading(harness, batchID) == nil)
+        await harness.close()
+    }
+
+    /// What the last calls brought is counted soon, and the figures that led to a halt stand beside it.
+    @Test func reading_afterTheLastCall_andAfterAHalt_isOfAllAnswers() async throws {
+        let harness = try await Harness.make()
+        let sent = try await Self.submit(harness, 2, "errors>50%/50")
+        let watch = Self.watch(harness)
+        func reading(_ batchID: String) async throws -> [Int64]? {
+            harness.realClock.advance(by: .seconds(3))
+            try await watch.round()
+            return try await Self.reading(harness, batchID)?.counts[.errors].map {
+                [$0.count, $0.all]
+            }
+        }
+        let done = "sent_at = '2026-03-01Z', request_reference_id = gen_random_uuid()"
+        #expect(try await reading(sent) == [0, 0])
+
+        try await Self.set(harness, "state = 'scheduled', \(done)", lines: 1...1)
+        try await Self.set(harness, "state = 'sending', \(done)", lines: 2...2)
+        #expect(try await reading(sent) == [0, 1])
+        try await Self.set(harness, "state = 'scheduled', \(done)", lines: 2...2)
+        #expect(try await reading(sent) == [0, 2])
+
+        let halted = try await harness.submitRows(
+            11...30, guards: try GuardRail.list("errors>30%/3"))
+        #expect(try await reading(halted) == [0, 0])
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+        try await harness.deliver(harness.scheduler())
+        #expect(try await harness.texts(Self.haltedBatches) == [halted])
+        #expect(try #require(try await reading(halted)).first != 0)
         await harness.close()
     }
 

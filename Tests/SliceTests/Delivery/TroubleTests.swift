@@ -81,6 +81,36 @@ import Testing
         await harness.close()
     }
 
+    /// What is overdue when its wave is released can only go to a later renewal: it counts before it is sent, and not while the
+    /// wave waits.
+    @Test func guard_whenAnOverdueWaveIsReleased_haltsTheBatchBeforeItsCalls() async throws {
+        let harness = try await Harness.make()
+        let rows = try await Self.rows(harness, 12)
+        let guards = try GuardRail.list("moved>20%/5")
+        try await harness.submitAndApprove(
+            rows, terms: BatchTerms(waves: try WavePlan("50%@hand,rest@hand"), guards: guards))
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET wave = CASE WHEN line <= 5 THEN 2 ELSE 1 END,
+                send_by = CASE WHEN line <= 5 THEN timestamptz '2026-02-20Z' ELSE send_by END;
+            UPDATE repricer.batches SET released_wave = 1
+            """)
+        let watch = Self.watch(harness, LogLines())
+        func reason() async throws -> String? {
+            harness.realClock.advance(by: .seconds(600))
+            try await watch.round()
+            return try await owner.query("SELECT paused_reason FROM repricer.batches").one()
+                .textOrNil("paused_reason")
+        }
+
+        #expect(try await reason() == nil)
+        try await owner.script("UPDATE repricer.batches SET released_wave = 2")
+        #expect(try await reason() == "moved>20%/5: 4 of 12")
+        await owner.close()
+        await harness.close()
+    }
+
     /// What a person is paged for must not go unseen because a step before it fails.
     @Test func roundThatFails_tellsAllTheSameWhatStandsStill() async throws {
         let harness = try await Harness.make()
