@@ -126,6 +126,10 @@ BEGIN
     -- in the figures from what is told later, and a report as of closed_at says the same. On a Citus cluster nobody waits: there
     -- what is recorded within moments of closed_at may be in the figures or not.
     IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') THEN
+        -- Whoever then left the transaction open would stop everybody who records.
+        IF (SELECT setting::bigint NOT BETWEEN 1 AND 5000 FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') THEN
+            PERFORM set_config('idle_in_transaction_session_timeout', '5s', true);
+        END IF;
         BEGIN
             LOCK TABLE subscription_events, charges, money_entries IN SHARE MODE;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN

@@ -50,12 +50,13 @@ package struct ExtensionForecast: Sendable {
         let extendedAt = try ExtensionQueries.extendedAt(
             ids, now: now.milliseconds, on: connection)
         let underway = try ExtensionQueries.underway(ids, on: connection)
+        let elsewhere = try ExtensionQueries.openElsewhere(ids, on: connection)
         var obstacles: [String: ExtensionObstacle?] = [:]
         for id in ids {
             obstacles[id] = .some(
                 ExtensionEligibility.obstacle(
                     stored[id]?.facts, extendedAt: extendedAt[id] ?? [],
-                    hasOpen: underway.contains(id), now: now))
+                    openElsewhere: elsewhere[id] ?? 0, hasOpen: underway.contains(id), now: now))
         }
         return obstacles
     }

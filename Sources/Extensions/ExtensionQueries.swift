@@ -219,6 +219,32 @@ extension ExtensionQueries {
         return instants
     }
 
+    /// How many requests of ours may still extend other subscriptions of the same customer. A subscription without
+    /// `appAccountToken` is its own customer.
+    package static func openElsewhere(
+        _ ids: [String], on connection: isolated PostgresConnection
+    ) throws -> [String: Int] {
+        let rows = try connection.query(
+            """
+            -- name: extensionsOpenElsewhere
+            -- The subscriptions of one customer stand in several buckets, so each step is read by itself.
+            WITH asked AS MATERIALIZED (
+                SELECT original_transaction_id AS id, app_account_token FROM repricer.subscriptions
+                WHERE original_transaction_id = ANY (\(ids)::text[]) AND app_account_token IS NOT NULL
+            ), others AS MATERIALIZED (
+                SELECT asked.id AS asked, o.original_transaction_id AS id
+                FROM asked JOIN repricer.subscriptions o ON o.app_account_token = asked.app_account_token
+            )
+            SELECT others.asked AS id, count(*) AS open
+            FROM others JOIN repricer.extension_requests c ON c.original_transaction_id = others.id
+            WHERE others.id <> others.asked AND c.state IN ('queued', 'sending', 'unknown')
+            GROUP BY others.asked
+            """)
+        var open: [String: Int] = [:]
+        for row in rows { open[try row.text("id")] = try row.int("open") }
+        return open
+    }
+
     /// The subscriptions that a request of ours may still extend: their own request, or a mass extension that has not
     /// reached them.
     package static func underway(

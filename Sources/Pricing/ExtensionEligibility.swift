@@ -28,7 +28,7 @@ package enum ExtensionObstacle: String, Hashable, Sendable, CaseIterable {
         case .gracePeriod:
             "its renewal failed and it lives on in a grace period; extend it once it recovered"
         case .freeOffer: "its running period is free; extend it once a period was paid"
-        case .twoWithinAYear: "its customer had two extensions within 365 days"
+        case .twoWithinAYear: "its customer had two extensions within 365 days, or has such under way"
         case .extensionOpen: "another extension of it is under way; see repricer extend status"
         }
     }
@@ -43,9 +43,11 @@ package enum ExtensionEligibility {
     ///   - facts: The facts; nil where nothing is known.
     ///   - extendedAt: When the customer had earlier extensions. Apple allows two a year for each customer, counted
     ///     over all subscriptions (an inference).
+    ///   - openElsewhere: How many requests of ours may still extend other subscriptions of the customer.
     ///   - hasOpen: Whether another request of ours may still extend it.
     package static func obstacle(
-        _ facts: SubscriptionFacts?, extendedAt: [Instant], hasOpen: Bool, now: Instant
+        _ facts: SubscriptionFacts?, extendedAt: [Instant], openElsewhere: Int = 0, hasOpen: Bool,
+        now: Instant
     ) -> ExtensionObstacle? {
         guard let facts, facts.signedAt != nil else { return .unknownSubscription }
         switch facts.holder {
@@ -71,7 +73,7 @@ package enum ExtensionEligibility {
         }
         if isFree(facts) { return .freeOffer }
         let recent = extendedAt.count { $0 > now.advanced(by: -year) }
-        if recent >= extensionsMax { return .twoWithinAYear }
+        if recent + openElsewhere >= extensionsMax { return .twoWithinAYear }
         return hasOpen ? .extensionOpen : nil
     }
 

@@ -6,7 +6,8 @@ package struct GuardRail: Hashable, Sendable {
         case errors
         /// Customers who did not consent, of those who were asked.
         case declined
-        /// Customers who turned renewal off or left, of those who were told (asked or informed).
+        /// Customers who turned renewal off, left, removed the item or got their money back, of those who were told (asked or
+        /// informed).
         case autoRenewOff = "auto_renew_off"
         /// Changes that take effect at a later renewal than was approved, of those that were queued or sent.
         case moved
@@ -87,6 +88,9 @@ extension GuardRail {
             let over = WavePlan.hundredths(String(percent.dropLast()))
         else {
             throw Fault(description: "'\(limit)' is no limit; write 2% or 0.5%, or 2%/200")
+        }
+        guard over < 10_000 else {
+            throw Fault(description: "'\(percent)' can't be exceeded; write less than 100%")
         }
         var least = Self.leastByDefault
         if parts.count == 2 {

@@ -13,6 +13,7 @@ struct GuardRailTests {
     }
 
     @Test(arguments: [
+        "errors>100%", "declined>250%/200",
         "", "errors", "errors>2", "errors>%", "errors>2%/0", "errors>2%/x", "errors>2%/5/5",
         "errors>101%",
         "errors>-1%", "refunds>2%", "errors>2%,", "errors>2%,errors>3%", "errors>2%>3%",

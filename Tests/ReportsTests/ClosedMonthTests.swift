@@ -221,6 +221,25 @@ import Testing
         await recorder.close()
     }
 
+    /// While the transaction of a closing is open nobody records: the server ends one that somebody leaves open.
+    @Test func closing_thatIsLeftOpen_isEndedByTheServer() async throws {
+        let owner = try await TestDatabase.connect()
+        func limit() async throws -> String? {
+            try await owner.query(
+                "SELECT current_setting('idle_in_transaction_session_timeout') AS text"
+            ).one().textOrNil("text")
+        }
+        let before = try await limit()
+        try await owner.script("BEGIN; SELECT report.close_month('2026-03', now())")
+        let meanwhile = try await limit()
+        try await owner.script("ROLLBACK; SET idle_in_transaction_session_timeout = '1s'")
+        try await owner.script("BEGIN; SELECT report.close_month('2026-03', now())")
+
+        #expect(before == "0" && meanwhile == "5s")
+        #expect(try await limit() == "1s")
+        await owner.close()
+    }
+
     @Test(arguments: ["repricer_finance", "repricer_pricing", "repricer_service"])
     func whoDoesNotLeadFinance_closesNothing(role: String) async throws {
         let user = try await TestDatabase.login("fin", memberOf: [role])

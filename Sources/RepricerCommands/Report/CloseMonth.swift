@@ -29,7 +29,9 @@ extension Commands {
             }
             try invocation.print(
                 json: ["month": typed, "figures": figures],
-                "closed \(typed): \(figures) figures; `repricer report closed_period` shows them\n")
+                figures == 0
+                    ? "closed \(typed): no money is known of it; `repricer report closed_period` shows what is told later\n"
+                    : "closed \(typed): \(figures) figures; `repricer report closed_period` shows them\n")
             return .done
         }
     }

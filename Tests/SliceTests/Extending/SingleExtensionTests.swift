@@ -242,6 +242,31 @@ import Testing
         await harness.delivery.close()
     }
 
+    /// What the customer's other subscriptions have under way counts before it is told: else all three would be called.
+    @Test func extension_besideTwoUnderWayOfTheSameCustomer_isRefused() async throws {
+        let harness = try await ExtensionHarness.make()
+        for (id, owner) in [("1", "jo"), ("2", "jo"), ("3", "jo"), ("4", "sam")] {
+            try await harness.subscribe(id) { $0.transaction?.appAccountToken = owner }
+        }
+        func obstacle(_ id: String) async throws -> String? {
+            try await ExtensionForecast.obstacle(
+                of: id, now: harness.delivery.now.advanced(by: 60_000), pool: harness.delivery.service)?
+                .rawValue
+        }
+
+        try await harness.requestOne("1", 1)
+        let afterOne = try await obstacle("3")
+        try await harness.requestOne("2", 2)
+
+        #expect(afterOne == nil)
+        #expect(try await obstacle("3") == "two_within_365_days")
+        #expect(try await obstacle("4") == nil)
+        // Neither of the two stops the other.
+        try await harness.work(harness.extender())
+        #expect(harness.calls.calls.count == 2)
+        await harness.delivery.close()
+    }
+
     @Test func refusal_ofAFirstCall_isFinal() async throws {
         let harness = try await ExtensionHarness.make([.refused(4_030_004)])
         try await harness.subscribe("1")
