@@ -232,9 +232,16 @@ import Testing
     }
 
     @Test(arguments: [
-        ("", "empty_file"), ("sku\n", "missing_column"), ("nonsense,sku\n", "unknown_column"),
+        ("", ["empty_file"]), ("sku,price,currency\n", ["missing_column"]),
+        (
+            "original_transaction_id,sku,price,price_milliunits,foo,currency,sku\n",
+            ["unknown_column", "duplicate_column", "price_columns"]
+        ),
+        ("nonsense,sku\n", ["unknown_column", "missing_column", "price_columns"]),
     ])
-    func plan_ofAnUnusableFile_exits3(_ content: String, _ code: String) async throws {
+    func plan_ofAnUnusableFile_exits3_andNamesAllFaults(
+        _ content: String, _ codes: [String]
+    ) async throws {
         let office = try await Office()
         let path = "\(office.folder)/bad.csv"
         try content.write(toFile: path, atomically: true, encoding: .utf8)
@@ -242,8 +249,12 @@ import Testing
         let outcome = await run("plan", path, environment: office.ana)
 
         #expect(outcome.code == .inputRejected)
-        #expect(outcome.messages.hasPrefix("\(path):"))
-        #expect(outcome.messages.contains(" \(code): "))
+        let lines = outcome.messages.split(separator: "\n")
+        #expect(lines.count == codes.count, "\(lines)")
+        for (line, code) in zip(lines, codes) {
+            #expect(line.hasPrefix("\(path):"))
+            #expect(line.contains(" \(code): "))
+        }
     }
 
     @Test func plan_ofAHeaderAlone_exits3() async throws {
@@ -270,7 +281,7 @@ import Testing
         #expect(outcome.code == .done)
         #expect(lines.count == 2)
         #expect(lines.last?.contains(",unknown_subscription,") == true)
-        let told = await run("submit", file, "--name", "spring", environment: office.ana)
+        let told = await run(Array(command.dropLast(2)), environment: office.ana)
         let id = String(told.output.dropLast())
         #expect(id.count == 36)
         #expect(outcome.messages.contains(id))

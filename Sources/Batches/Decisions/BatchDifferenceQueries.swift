@@ -11,9 +11,11 @@ extension BatchQueries {
 
     /// The terms in which a stored batch differs from these, each as people write it; empty where they are the same.
     /// Where no plan hash is given, none is compared.
+    ///
+    /// - Parameter takesRefused: Whether a batch may be stored although rows of its file were refused.
     package static func differences(
         of batchID: String, name: String, terms: BatchTerms, planHash: String?,
-        on connection: isolated PostgresConnection
+        takesRefused: Bool, on connection: isolated PostgresConnection
     ) throws -> [Difference] {
         let row = try connection.query(
             """
@@ -23,6 +25,7 @@ extension BatchQueries {
                 w.labels, w.waves <> \(json: terms.waves?.json ?? "[]")::jsonb AS has_other_waves,
                 guards <> \(json: terms.guards.json)::jsonb AS has_other_guards,
                 holdout_basis_points, holdout_basis_points <> \(terms.holdout)::integer AS has_other_holdout,
+                rejected_row_count, rejected_row_count > 0 AND NOT \(takesRefused) AS has_refused_rows,
                 plan_hash, coalesce(plan_hash <> \(planHash)::text, false) AS has_other_plan_hash
             FROM repricer.batches, LATERAL (
                 SELECT coalesce(jsonb_agg(wave - 'released_at' ORDER BY number), '[]') AS waves,
@@ -40,6 +43,10 @@ extension BatchQueries {
             ("has_other_waves", "--waves", row.text("labels")),
             ("has_other_guards", "--halt-if", guards),
             ("has_other_holdout", "--holdout", holdout == 0 ? "none" : WavePlan.percent(holdout)),
+            (
+                "has_refused_rows", "--accept-valid",
+                "rows refused: \(row.int("rejected_row_count"))"
+            ),
             ("has_other_plan_hash", "--plan-hash", row.text("plan_hash")),
         ].compactMap { column, option, stored in
             try row.bool(column) ? Difference(option: option, stored: stored) : nil

@@ -17,8 +17,10 @@ package struct BatchFileError: Error, Hashable, Sendable, CustomStringConvertibl
     package var line: Int?
     package var message: String
     package var remedy: String
+    /// What else is wrong: a header is refused for all of its faults at once.
+    package var further: [BatchFileError] = []
 
-    /// The text `FILE:LINE: CODE: what is wrong; what to do`.
+    /// The text `FILE:LINE: CODE: what is wrong; what to do`, without what else is wrong.
     package var description: String {
         "\(file):\(line.map { "\($0):" } ?? "") \(code.rawValue): \(message); \(remedy)"
     }

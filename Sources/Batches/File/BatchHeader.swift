@@ -53,19 +53,19 @@ enum BatchHeader {
                 .badHeader, "the columns are not separated by commas", "export as CSV")
         }
         let known = BatchColumn.allCases.filter { !$0.isIgnored }.map(\.rawValue)
-        try row.refuseUnknown(
-            names.filter { BatchColumn(rawValue: $0) == nil }.prefix(10),
-            "use \(known.joined(separator: ", "))")
-        try row.refuseTwice(names)
-        try row.require(BatchColumn.required.map(\.rawValue), among: names)
         let columns = names.compactMap(BatchColumn.init)
-        switch (columns.contains(.price), columns.contains(.priceMilliunits)) {
-        case (true, false): return CSV(columns: columns, unit: .decimal)
-        case (false, true): return CSV(columns: columns, unit: .milliunits)
-        case (true, true), (false, false):
-            throw row.fault(
-                .priceColumns, "exactly one of price and price_milliunits is needed",
-                "keep the one whose unit the file uses")
-        }
+        let hasDecimal = columns.contains(.price)
+        try row.refuse(
+            row.unknown(
+                names.filter { BatchColumn(rawValue: $0) == nil }.prefix(10),
+                "use \(known.joined(separator: ", "))"),
+            row.twice(columns.map(\.rawValue)),
+            row.missing(BatchColumn.required.map(\.rawValue), among: names),
+            hasDecimal != columns.contains(.priceMilliunits)
+                ? nil
+                : row.fault(
+                    .priceColumns, "exactly one of price and price_milliunits is needed",
+                    "keep the one whose unit the file uses"))
+        return CSV(columns: columns, unit: hasDecimal ? .decimal : .milliunits)
     }
 }

@@ -128,9 +128,12 @@ struct BatchRowBuilder {
                 "a spreadsheet has turned the id into the number \(shownInMessage(text))",
                 remedy: "format the column as text before pasting the ids, and export again")
         }
+        let areDigits = consists(text, of: 0x30...0x39, max: .max)
         throw RowFault(
             .badTransactionID,
-            "original_transaction_id \(shownInMessage(text)) is not digits alone",
+            "original_transaction_id \(shownInMessage(text)) "
+                + (areDigits
+                    ? "has more than \(transactionIDDigitsMax) digits" : "is not digits alone"),
             remedy: "use the subscription's original transaction id")
     }
 

@@ -40,26 +40,39 @@ struct HeaderRow {
         }
     }
 
-    func refuseUnknown(_ names: some Collection<String>, _ remedy: String) throws(BatchFileError) {
-        guard !names.isEmpty else { return }
-        let list = names.map { shownInMessage($0) }.joined(separator: ", ")
-        throw fault(.unknownColumn, "there is no column \(list)", remedy)
+    /// Throws all faults that were found, as one error.
+    func refuse(_ faults: BatchFileError?...) throws(BatchFileError) {
+        let found = faults.compactMap { $0 }
+        guard var first = found.first else { return }
+        first.further = Array(found.dropFirst())
+        throw first
     }
 
-    func require(
+    func unknown(_ names: some Collection<String>, _ remedy: String) -> BatchFileError? {
+        guard !names.isEmpty else { return nil }
+        let list = names.map { shownInMessage($0) }.joined(separator: ", ")
+        return fault(.unknownColumn, "there is no column \(list)", remedy)
+    }
+
+    func missing(
         _ needed: [String], among names: [String], _ remedy: String = "add it"
-    ) throws(BatchFileError) {
+    ) -> BatchFileError? {
         let missing = needed.filter { !names.contains($0) }
-        guard !missing.isEmpty else { return }
-        throw fault(
+        guard !missing.isEmpty else { return nil }
+        return fault(
             .missingColumn, "the column \(missing.joined(separator: ", ")) is missing", remedy)
     }
 
-    func refuseTwice(_ names: some Sequence<String>) throws(BatchFileError) {
+    /// Names the first ten that stand there more than once. Unknown names are not judged twice.
+    func twice(_ names: some Sequence<String>) -> BatchFileError? {
         var seen: Set<String> = []
-        for name in names where !seen.insert(name).inserted {
-            throw fault(.duplicateColumn, "the column \(name) is there twice", "keep one")
+        var repeated: [String] = []
+        for name in names where !seen.insert(name).inserted && !repeated.contains(name) {
+            repeated.append(name)
         }
+        guard !repeated.isEmpty else { return nil }
+        let list = repeated.prefix(10).map { shownInMessage($0) }.joined(separator: ", ")
+        return fault(.duplicateColumn, "the column \(list) is there twice", "keep one")
     }
 
     func fault(

@@ -67,11 +67,11 @@ package struct IncreaseFile: Hashable, Sendable {
     private static func columns(_ header: HeaderRow) throws(BatchFileError) -> [Column] {
         let names = header.names.map(TableLines.normalized)
         let all = Column.allCases.map(\.rawValue)
-        try header.refuseUnknown(
-            zip(header.names, names).filter { !all.contains($0.1) }.map(\.0),
-            "use \(all.joined(separator: ", "))")
-        try header.refuseTwice(names)
-        try header.require(all, among: names)
+        try header.refuse(
+            header.unknown(
+                zip(header.names, names).filter { !all.contains($0.1) }.map(\.0),
+                "use \(all.joined(separator: ", "))"),
+            header.twice(names.filter(all.contains)), header.missing(all, among: names))
         return names.compactMap(Column.init)
     }
 }

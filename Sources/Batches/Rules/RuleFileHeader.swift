@@ -46,7 +46,7 @@ enum RuleFileHeader {
                 .missingColumn, "no currency follows Date",
                 "download the European Central Bank's eurofxref file again")
         }
-        try row.refuseTwice(currencies)
+        try row.refuse(row.twice(currencies))
         return .europeanCentralBank(currencies)
     }
 
@@ -54,14 +54,15 @@ enum RuleFileHeader {
         _ row: HeaderRow, _ names: [String]
     ) throws(BatchFileError) -> RuleFileHeader {
         let columns = names.map(AppleThresholdTable.Column.init)
-        try row.refuseUnknown(
-            zip(row.names, columns).filter { $0.1 == nil }.map(\.0),
-            "of Apple's table keep the storefront's code, the currency and the two amounts")
         let known = columns.compactMap { $0 }
         let read = known.filter { $0 != .ignored }.map(\.name)
-        try row.refuseTwice(read)
-        try row.require(
-            [AppleThresholdTable.Column.storefront, .currency].map(\.name), among: read)
+        try row.refuse(
+            row.unknown(
+                zip(row.names, columns).filter { $0.1 == nil }.map(\.0),
+                "of Apple's table keep the storefront's code, the currency and the two amounts"),
+            row.twice(read),
+            row.missing(
+                [AppleThresholdTable.Column.storefront, .currency].map(\.name), among: read))
         return .appleTable(known)
     }
 
@@ -69,13 +70,14 @@ enum RuleFileHeader {
         _ row: HeaderRow, _ names: [String]
     ) throws(BatchFileError) -> RuleFileHeader {
         let known = RuleColumn.allCases.map(\.rawValue)
-        try row.refuseUnknown(
-            zip(row.names, names).filter { !known.contains($0.1) }.map(\.0),
-            "use \(known.joined(separator: ", ")), Apple's table with its columns storefront, currency, non-annual "
-                + "and annual, or the European Central Bank's eurofxref file as it is")
-        try row.refuseTwice(names)
-        try row.require(
-            [RuleColumn.rule.rawValue], among: names, "add it: \(RuleRowBuilder.kinds)")
+        try row.refuse(
+            row.unknown(
+                zip(row.names, names).filter { !known.contains($0.1) }.map(\.0),
+                "use \(known.joined(separator: ", ")), Apple's table with its columns storefront, currency, non-annual "
+                    + "and annual, or the European Central Bank's eurofxref file as it is"),
+            row.twice(names.filter(known.contains)),
+            row.missing(
+                [RuleColumn.rule.rawValue], among: names, "add it: \(RuleRowBuilder.kinds)"))
         return .own(names.compactMap(RuleColumn.init))
     }
 }

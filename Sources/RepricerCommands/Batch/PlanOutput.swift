@@ -31,7 +31,7 @@ actor PlanOutput: PlanSink {
     }
 
     private nonisolated let wishes: Wishes
-    private nonisolated let shownFile: String
+    private nonisolated let path: String
     private nonisolated let rejectsWriter: RejectsWriter
     private nonisolated let waves: WavePlan?
     private nonisolated let rowsAreCSV: Bool
@@ -55,7 +55,7 @@ actor PlanOutput: PlanSink {
         self.dependencies = dependencies
         progress = ProgressBar(dependencies: dependencies, isQuiet: isQuiet)
         rowCount = Int64(session.outline.rowCount)
-        shownFile = session.shownFile
+        path = session.input.path
         hash = session.emptyHash
         forecast = BatchForecast(session.terms, asOf: session.asOf)
         waves = session.terms.waves
@@ -97,7 +97,7 @@ actor PlanOutput: PlanSink {
     }
 
     private nonisolated func told(_ faults: [RowFault], _ line: Int) -> String {
-        faults.map { harmless($0.text(file: shownFile, line: line)) + "\n" }.joined()
+        faults.map { harmless($0.text(file: path, line: line)) + "\n" }.joined()
     }
 
     /// The row with its wave, where the batch has waves.

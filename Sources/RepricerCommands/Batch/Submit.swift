@@ -80,7 +80,8 @@ extension Commands {
         let hash = invocation.arguments[planHash]?.lowercased()
         let others = try await pool.withTransaction { connection in
             try BatchQueries.differences(
-                of: batchID, name: name, terms: terms, planHash: hash, on: connection)
+                of: batchID, name: name, terms: terms, planHash: hash,
+                takesRefused: invocation.arguments[acceptValid], on: connection)
         }
         guard !others.isEmpty else { return }
         let said = others.map { "\($0.option) (\(harmless($0.stored)))" }
@@ -129,7 +130,7 @@ extension Commands {
         let expected = invocation.arguments[planHash]?.lowercased() ?? finished.hash
         let hasDrifted = finished.driftCount.map { $0 > 0 } ?? false
         guard expected != finished.hash || hasDrifted else { return }
-        let lines = finished.drift.map { harmless("\(session.shownFile):\($0)") + "\n" }
+        let lines = finished.drift.map { harmless("\(session.input.path):\($0)") + "\n" }
         invocation.dependencies.sayPlainly(lines.joined())
         let what =
             switch finished.driftCount {

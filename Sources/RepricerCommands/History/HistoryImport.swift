@@ -28,7 +28,7 @@ extension Commands {
             let rules = try await pool.rules(at: now, knownAt: nil).inForce(at: now)
             let source = DigestingByteSource(try FileByteSource(path: path))
             let file = try await invocation.telling("reading the past increases") {
-                try IncreaseFile(source: source, file: shownFile, rules: rules, now: now)
+                try IncreaseFile(source: source, file: path, rules: rules, now: now)
             }
             let digest = source.hexadecimalDigest
             let ids = Set(file.rows.map(\.increase.originalTransactionID)).sorted()
@@ -55,7 +55,7 @@ extension Commands {
         let faults = told.change.faults
         guard faults.isEmpty else {
             invocation.dependencies.sayPlainly(
-                faults.map { harmless($0.text(file: shownFile)) + "\n" }.joined())
+                faults.map { harmless($0.text(file: path)) + "\n" }.joined())
             let rows = Set(faults.map(\.line)).count
             throw CommandFailure(
                 .inputRejected,

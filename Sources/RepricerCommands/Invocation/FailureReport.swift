@@ -32,6 +32,11 @@ func explain(_ error: any Error, dependencies: Dependencies) -> ExitCode {
             }
         }
         return .failed
+    case let file as BatchFileError:
+        for fault in [file] + file.further {
+            dependencies.sayPlainly(harmless(fault.description) + "\n")
+        }
+        return .inputRejected
     case is CancellationError: return .interrupted
     default: return explain(failure(of: error), dependencies: dependencies)
     }
@@ -42,7 +47,7 @@ private func failure(of error: any Error) -> CommandFailure {
     case let database as PostgresError: CommandFailure(database: database)
     case .database(let error) as MigrationError: CommandFailure(database: error)
     case let migration as MigrationError: CommandFailure(migration.exitCode, "\(migration)")
-    case is BatchFileError, is FileChunks.Failure:
+    case is FileChunks.Failure:
         CommandFailure(.inputRejected, "\(error)", isAboutFile: true)
     case let report as ReportError: CommandFailure(report.exitCode, "\(report)")
     case let key as SecretFile.Fault: .about(.keyFile, "\(key.wrong); \(key.remedy)")

@@ -38,7 +38,7 @@ extension Commands {
             .map(Instant.init(milliseconds:))
         let source = DigestingByteSource(try FileByteSource(path: path))
         let file = try await invocation.telling("reading the rules") {
-            try RuleFile(source: source, file: shownFile).dated(chosen)
+            try RuleFile(source: source, file: path).dated(chosen)
         }
         let digest = source.hexadecimalDigest
         let isDryRun = invocation.arguments[dryRun]
@@ -63,7 +63,7 @@ extension Commands {
                 }
             }
         }
-        try refuse(change, shownFile, takesAll: takesAll, invocation)
+        try refuse(change, path, takesAll: takesAll, invocation)
         let told = RuleImportTold(
             file: shownFile, change: change, version: revision, now: now, isDryRun: isDryRun)
         try invocation.print(json: told.json, told.text)
@@ -71,10 +71,10 @@ extension Commands {
     }
 
     private static func refuse(
-        _ change: RuleImport, _ file: String, takesAll: Bool, _ invocation: Invocation
+        _ change: RuleImport, _ path: String, takesAll: Bool, _ invocation: Invocation
     ) throws {
         let lines = (change.faults + change.warnings).sorted { $0.line < $1.line }
-            .map { harmless($0.text(file: file)) + "\n" }
+            .map { harmless($0.text(file: path)) + "\n" }
         invocation.dependencies.sayPlainly(lines.joined())
         let refused = change.faults + (takesAll ? [] : change.warnings)
         guard !refused.isEmpty else { return }
@@ -83,7 +83,7 @@ extension Commands {
             change.faults.isEmpty ? "; correct them, or take them with --accept-implausible" : ""
         throw CommandFailure(
             .inputRejected,
-            "nothing imported: \(counted(rows, "row")) of \(file) \(rows == 1 ? "is" : "are") wrong\(remedy)"
+            "nothing imported: \(counted(rows, "row")) of \(path) \(rows == 1 ? "is" : "are") wrong\(remedy)"
         )
     }
 }

@@ -103,6 +103,16 @@ struct BatchFaultsTests {
             ])
     }
 
+    @Test func idThatIsTooLong_isNotCalledAnythingElse() throws {
+        let id = String(repeating: "9", count: 65)
+        let batch = try BatchText(
+            "original_transaction_id,sku,price,currency\n\(id),A,1.00,USD\n")
+
+        let fault = try #require(batch.spoiled.first?.faults.first)
+        #expect(fault.code == .badTransactionID)
+        #expect(fault.message.hasSuffix("has more than 64 digits"))
+    }
+
     @Test func blanks_aroundCellsHeadersAndListElements_areIgnored() throws {
         let batch = try BatchText(
             " original_transaction_id ,\tsku,price , \"currency\"\t,dependent_skus\n"
