@@ -28,7 +28,8 @@ package enum ExtensionObstacle: String, Hashable, Sendable, CaseIterable {
         case .gracePeriod:
             "its renewal failed and it lives on in a grace period; extend it once it recovered"
         case .freeOffer: "its running period is free; extend it once a period was paid"
-        case .twoWithinAYear: "its customer had two extensions within 365 days, or has such under way"
+        case .twoWithinAYear:
+            "its customer had two extensions within 365 days, or has such under way"
         case .extensionOpen: "another extension of it is under way; see repricer extend status"
         }
     }

@@ -53,7 +53,10 @@ private typealias Story = LifecycleStory
         ("transaction.quantity", odd { $0.transaction?.quantity = .max }),
         ("transaction.quantity", odd { $0.transaction?.quantity = -1 }),
         ("transaction.quantity", odd { $0.transaction?.quantity = 0 }),
-        ("transaction.revocationPercentage", detail { $0[.revocationPercentage] = .number(100_001) }),
+        (
+            "transaction.revocationPercentage",
+            detail { $0[.revocationPercentage] = .number(100_001) }
+        ),
         ("transaction.revocationPercentage", detail { $0[.revocationPercentage] = .number(-1) }),
         ("transaction.quantity", odd { $0.transaction?.quantity = 1_000_001 }),
         (

@@ -39,21 +39,11 @@ extension TrackedChange {
 
     /// Ends an undo after which the App Store tells the customer of the increase all the same.
     mutating func readIncreaseTakenBack(_ reading: Reading, _ lines: inout [Transition]) {
-        guard undoes != nil, progress.state == .scheduled || isEffectiveEarly(reading),
-            let scheduledAt = progress.scheduledAt,
+        guard undoes != nil, progress.state == .scheduled, let scheduledAt = progress.scheduledAt,
             reading.at > scheduledAt, let item = renewalItem(reading),
             item.increasePrice == oldPrice, isCommunicated(in: item)
         else { return }
-        progress.effectiveAt = nil
         move(to: .rejected, reason: stillScheduled, reading, &lines)
-    }
-
-    /// Whether it is an undo that took effect before the renewal at which the increase was due.
-    private func isEffectiveEarly(_ reading: Reading) -> Bool {
-        guard progress.state == .effective, let at = progress.effectiveAt,
-            let due = progress.dueAt
-        else { return false }
-        return reading.facts.isLater(due, than: at)
     }
 
     /// Reads a late word of an earlier charge at its price: it has been in effect since that one.

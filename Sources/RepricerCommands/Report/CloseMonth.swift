@@ -31,7 +31,8 @@ extension Commands {
                 json: ["month": typed, "figures": figures],
                 figures == 0
                     ? "closed \(typed): no money is known of it; `repricer report closed_period` shows what is told later\n"
-                    : "closed \(typed): \(figures) figures; `repricer report closed_period` shows them\n")
+                    : "closed \(typed): \(figures) figures; `repricer report closed_period` shows them\n"
+            )
             return .done
         }
     }

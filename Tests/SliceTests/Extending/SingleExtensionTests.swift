@@ -250,7 +250,8 @@ import Testing
         }
         func obstacle(_ id: String) async throws -> String? {
             try await ExtensionForecast.obstacle(
-                of: id, now: harness.delivery.now.advanced(by: 60_000), pool: harness.delivery.service)?
+                of: id, now: harness.delivery.now.advanced(by: 60_000),
+                pool: harness.delivery.service)?
                 .rawValue
         }
 
