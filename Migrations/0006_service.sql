@@ -105,6 +105,8 @@ CREATE TABLE repricer.service_controls (
     -- Store gives no answers.
     halted_kinds jsonb NOT NULL DEFAULT '{}',
     throttled_kinds jsonb NOT NULL DEFAULT '{}',
+    -- Kinds of which no call can leave, as a delivering process saw it last.
+    unreached_kinds jsonb NOT NULL DEFAULT '{}',
     database_identity text,
     catch_up_since timestamptz,
     catch_up_from timestamptz,
@@ -123,7 +125,8 @@ CREATE TABLE repricer.service_controls (
     CONSTRAINT service_controls_halted_kinds CHECK (jsonb_typeof(halted_kinds) = 'object'),
     CONSTRAINT service_controls_clock CHECK (
         clock_rate IS NULL OR (is_rehearsal AND clock_start IS NOT NULL AND clock_origin IS NOT NULL AND clock_rate > 0)),
-    CONSTRAINT service_controls_throttled_kinds CHECK (jsonb_typeof(throttled_kinds) = 'object')
+    CONSTRAINT service_controls_throttled_kinds CHECK (jsonb_typeof(throttled_kinds) = 'object'),
+    CONSTRAINT service_controls_unreached_kinds CHECK (jsonb_typeof(unreached_kinds) = 'object')
 );
 INSERT INTO repricer.service_controls DEFAULT VALUES;
 COMMENT ON COLUMN repricer.service_controls.catch_up_answer IS
@@ -136,8 +139,10 @@ COMMENT ON COLUMN repricer.service_controls.halted_answer IS
 COMMENT ON COLUMN repricer.service_controls.halted_kinds IS
     'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS
-    'By kind of call: since, until (the next call leaves then; null: no call can leave, and each is tried again), tried (the latest '
-    'call), answer (its answer, or why it did not leave). Until one is answered.';
+    'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+COMMENT ON COLUMN repricer.service_controls.unreached_kinds IS
+    'By kind of call: since, tried (the latest call), answer (why it did not leave), seen (when that was noted, in real time: what '
+    'was seen more than three minutes ago says nothing of today). Until one is answered. It holds nothing back.';
 COMMENT ON COLUMN repricer.service_controls.change_price_rate IS
     'Calls in a thousand seconds that the service makes at most: what people reckon with who name no rate of their own.';
 COMMENT ON COLUMN repricer.service_controls.lowest_program IS

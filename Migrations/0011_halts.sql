@@ -937,7 +937,7 @@ BEGIN
     SELECT coalesce(throttled_kinds #> ARRAY[p_kind, 'since'], to_jsonb(p_at)) INTO v_since
         FROM service_controls FOR UPDATE;
     UPDATE service_controls SET throttled_kinds = throttled_kinds || jsonb_build_object(p_kind,
-        jsonb_build_object('since', v_since, 'until', p_until, 'tried', p_at, 'answer', p_answer));
+        jsonb_build_object('since', v_since, 'until', p_until, 'answer', p_answer));
 END
 $$;
 
@@ -948,4 +948,29 @@ BEGIN
     UPDATE service_controls SET throttled_kinds = throttled_kinds - p_kind WHERE throttled_kinds ? p_kind;
     RETURN FOUND;
 END
+$$;
+
+-- Notes that no call of the kind can leave. What was noted long ago and never ended is another outage.
+CREATE FUNCTION repricer.note_unreached(p_kind text, p_at timestamptz, p_answer text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+DECLARE
+    v_former jsonb;
+    v_now CONSTANT timestamptz := clock_timestamp();
+BEGIN
+    IF NOT isfinite(p_at) THEN
+        RAISE EXCEPTION 'a call is tried at an instant' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT unreached_kinds -> p_kind INTO v_former FROM service_controls FOR UPDATE;
+    IF NOT coalesce(was_just_now((v_former ->> 'seen')::timestamptz), false) THEN
+        v_former := jsonb_build_object('since', p_at);
+    END IF;
+    UPDATE service_controls SET unreached_kinds = unreached_kinds || jsonb_build_object(p_kind,
+        v_former || jsonb_build_object('tried', p_at, 'answer', p_answer, 'seen', v_now));
+END
+$$;
+
+-- Ends the note, because a call of the kind was answered.
+CREATE FUNCTION repricer.end_unreached(p_kind text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+UPDATE service_controls SET unreached_kinds = unreached_kinds - p_kind WHERE unreached_kinds ? p_kind
 $$;

@@ -289,7 +289,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                 AND (e.type NOT IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED') OR NOT EXISTS (
                     SELECT FROM repricer.told_statements q
                     WHERE q.original_transaction_id = m.id AND q.type = 'DID_RENEW' AND q.subtype = 'BILLING_RECOVERY'
-                        AND q.signed_at > e.signed_at AND q.signed_at < m.to_at + interval '1 day'))
+                        AND q.signed_at > e.signed_at AND q.signed_at < m.to_at))
                 AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
                     -- A refund ended it only where it revoked this item, or gave back all of a period before its end. Who got
                     -- a part back and then fell silent did not leave by the refund.

@@ -164,6 +164,7 @@ GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsa
     repricer.halt_kind(text, timestamptz, text, timestamptz), repricer.recover_kind(text, timestamptz),
     repricer.note_unclaimed(timestamptz, text, boolean), repricer.note_probe_answer(uuid, text), repricer.note_halt_answer(text, text),
     repricer.throttle_kind(text, timestamptz, timestamptz, text), repricer.end_throttle(text),
+    repricer.note_unreached(text, timestamptz, text), repricer.end_unreached(text),
     repricer.note_database(timestamptz, timestamptz, timestamptz), repricer.end_catch_up(boolean),
     repricer.note_catch_up_answer(text),
     repricer.begin_catch_up(timestamptz, timestamptz, timestamptz, boolean),

@@ -3766,7 +3766,7 @@ CREATE VIEW repricer.reconciliation_checks AS
     "*VALUES*".column2 AS is_per_batch,
     "*VALUES*".column3 AS is_of_money,
     "*VALUES*".column4 AS meaning
-   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals since the call of a change that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another one was charged for'::text), ('charges_relisted'::text,true,true,'charges whose transaction Apple has signed with another item in their place, at another price'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full, and have no other name'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved, or that renewed since'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('amounts_left_out'::text,true,true,'statements with an amount, or what it hangs on, that cannot be meant, or of a charged item without a price: money that is in no sum, or counts as one seat'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
+   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals since the call of a change that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another charge had paid for'::text), ('charges_relisted'::text,true,true,'charges whose transaction Apple has signed with another item in their place, at another price'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full, and have no other name'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved, or that renewed since'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('amounts_left_out'::text,true,true,'statements with an amount, or what it hangs on, that cannot be meant, or of a charged item without a price: money that is in no sum, or counts as one seat'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
 
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -6244,6 +6244,13 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.end_unreached(p_kind text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+UPDATE service_controls SET unreached_kinds = unreached_kinds - p_kind WHERE unreached_kinds ? p_kind
+$$;
+
 CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RETURNS SETOF repricer.explained_charges
     LANGUAGE sql STABLE
     AS $$
@@ -8111,7 +8118,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                 AND (e.type NOT IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED') OR NOT EXISTS (
                     SELECT FROM repricer.told_statements q
                     WHERE q.original_transaction_id = m.id AND q.type = 'DID_RENEW' AND q.subtype = 'BILLING_RECOVERY'
-                        AND q.signed_at > e.signed_at AND q.signed_at < m.to_at + interval '1 day'))
+                        AND q.signed_at > e.signed_at AND q.signed_at < m.to_at))
                 AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
                     -- A refund ended it only where it revoked this item, or gave back all of a period before its end. Who got
                     -- a part back and then fell silent did not leave by the refund.
@@ -8424,7 +8431,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                 AND (e.type NOT IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED') OR NOT EXISTS (
                     SELECT FROM repricer.told_statements_at(p_at) q
                     WHERE q.original_transaction_id = m.id AND q.type = 'DID_RENEW' AND q.subtype = 'BILLING_RECOVERY'
-                        AND q.signed_at > e.signed_at AND q.signed_at < m.to_at + interval '1 day'))
+                        AND q.signed_at > e.signed_at AND q.signed_at < m.to_at))
                 AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
                     -- A refund ended it only where it revoked this item, or gave back all of a period before its end. Who got
                     -- a part back and then fell silent did not leave by the refund.
@@ -8529,6 +8536,7 @@ CREATE TABLE repricer.service_controls (
     halted_answer text,
     halted_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
     throttled_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
+    unreached_kinds jsonb DEFAULT '{}'::jsonb NOT NULL,
     database_identity text,
     catch_up_since timestamp with time zone,
     catch_up_from timestamp with time zone,
@@ -8545,14 +8553,17 @@ CREATE TABLE repricer.service_controls (
     CONSTRAINT service_controls_clock CHECK (((clock_rate IS NULL) OR (is_rehearsal AND (clock_start IS NOT NULL) AND (clock_origin IS NOT NULL) AND (clock_rate > (0)::double precision)))),
     CONSTRAINT service_controls_halted_kinds CHECK ((jsonb_typeof(halted_kinds) = 'object'::text)),
     CONSTRAINT service_controls_one_row CHECK (one_row),
-    CONSTRAINT service_controls_throttled_kinds CHECK ((jsonb_typeof(throttled_kinds) = 'object'::text))
+    CONSTRAINT service_controls_throttled_kinds CHECK ((jsonb_typeof(throttled_kinds) = 'object'::text)),
+    CONSTRAINT service_controls_unreached_kinds CHECK ((jsonb_typeof(unreached_kinds) = 'object'::text))
 );
 
 COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 
 COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
 
-COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then; null: no call can leave, and each is tried again), tried (the latest call), answer (its answer, or why it did not leave). Until one is answered.';
+COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+
+COMMENT ON COLUMN repricer.service_controls.unreached_kinds IS 'By kind of call: since, tried (the latest call), answer (why it did not leave), seen (when that was noted, in real time: what was seen more than three minutes ago says nothing of today). Until one is answered. It holds nothing back.';
 
 COMMENT ON COLUMN repricer.service_controls.catch_up_answer IS 'Why the latest reading of what the App Store says ended before its end, while calls wait for it.';
 
@@ -8693,6 +8704,26 @@ CREATE FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sess
             FROM repricer.blocking_sessions blocking_sessions_1
           FOR UPDATE OF blocking_sessions_1 SKIP LOCKED));
 END;
+
+CREATE FUNCTION repricer.note_unreached(p_kind text, p_at timestamp with time zone, p_answer text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+DECLARE
+    v_former jsonb;
+    v_now CONSTANT timestamptz := clock_timestamp();
+BEGIN
+    IF NOT isfinite(p_at) THEN
+        RAISE EXCEPTION 'a call is tried at an instant' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT unreached_kinds -> p_kind INTO v_former FROM service_controls FOR UPDATE;
+    IF NOT coalesce(was_just_now((v_former ->> 'seen')::timestamptz), false) THEN
+        v_former := jsonb_build_object('since', p_at);
+    END IF;
+    UPDATE service_controls SET unreached_kinds = unreached_kinds || jsonb_build_object(p_kind,
+        v_former || jsonb_build_object('tried', p_at, 'answer', p_answer, 'seen', v_now));
+END
+$$;
 
 CREATE FUNCTION repricer.open_recorders(p_at timestamp with time zone) RETURNS TABLE(id text)
     LANGUAGE sql
@@ -10408,7 +10439,7 @@ BEGIN
     SELECT coalesce(throttled_kinds #> ARRAY[p_kind, 'since'], to_jsonb(p_at)) INTO v_since
         FROM service_controls FOR UPDATE;
     UPDATE service_controls SET throttled_kinds = throttled_kinds || jsonb_build_object(p_kind,
-        jsonb_build_object('since', v_since, 'until', p_until, 'tried', p_at, 'answer', p_answer));
+        jsonb_build_object('since', v_since, 'until', p_until, 'answer', p_answer));
 END
 $$;
 
@@ -14180,6 +14211,9 @@ GRANT ALL ON FUNCTION repricer.end_idle_halts(p_at timestamp with time zone) TO 
 REVOKE ALL ON FUNCTION repricer.end_throttle(p_kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.end_throttle(p_kind text) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.end_unreached(p_kind text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.end_unreached(p_kind text) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.extension_shortfall(p_extension_id uuid) FROM PUBLIC;
@@ -14322,6 +14356,9 @@ GRANT SELECT ON TABLE repricer.blocking_sessions TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.note_unreached(p_kind text, p_at timestamp with time zone, p_answer text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.note_unreached(p_kind text, p_at timestamp with time zone, p_answer text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.open_recorders(p_at timestamp with time zone) FROM PUBLIC;
 

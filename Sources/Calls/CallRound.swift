@@ -202,12 +202,12 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     /// Tells the people who ask for the status that no call leaves. The next answered call ends it.
     private func tellUnreached(_ attempts: [Attempt<Kind>]) async throws {
-        let reason = attempts.last {
-            $0.call.step == .send && !$0.wasHeldBack && $0.answer.notSentReason != nil
-        }?
-        .answer.notSentReason
-        guard let reason, engine.recent.noteUnreached(kind.kind, now: engine.now) else { return }
-        try await engine.halt.throttle(kind.kind, until: nil, answer: reason)
+        let sent = attempts.filter { $0.call.step == .send && !$0.wasHeldBack }
+        guard let reason = sent.compactMap(\.answer.notSentReason).last,
+            !sent.contains(where: \.isHeard),
+            engine.recent.noteUnreached(kind.kind, now: engine.now)
+        else { return }
+        try await engine.halt.noteUnreached(kind.kind, answer: reason)
     }
 
     /// Throttles calls where the App Store gives no answers, whatever the subscription, until it answers.
@@ -218,7 +218,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         if sent.contains(where: \.isHeard) {
             engine.outOfReach.end()
             if engine.recent.noteReached(kind.kind) {
-                try await engine.halt.endThrottle(kind.kind)
+                try await engine.halt.endUnreached(kind.kind)
             }
         }
         if sent.contains(where: \.isHeard), engine.recent.noteAnswered(kind.kind) {

@@ -99,6 +99,9 @@ final class RecentAnswers: Sendable {
     /// How many subscriptions must stay without an answer, in a row, before calls are throttled.
     static let unansweredMax = 8
 
+    /// How long no call must have been able to leave before people are told, in milliseconds.
+    static let outageMin: Int64 = 5000
+
     /// How many subscriptions of a batch may be refused for a second time, without a success between them, before they
     /// count as refused alike. So many rows may end by a code that everybody meets once more.
     static let secondChancesMax = 30
@@ -157,9 +160,10 @@ final class RecentAnswers: Sendable {
         /// What the database said last: the throttled kinds, and the halted kinds.
         var throttled: Set<String> = []
         var halted: Set<String> = []
-        /// The kinds of which no call could leave, as the database said last or we told it, and when we told it.
+        /// The kinds of which no call can leave, as the database said last or we told it.
         var unreached: Set<String> = []
-        var unreachedToldAt: [StoreCall.Kind: Instant] = [:]
+        /// Since when none could in this process, and when that was told last.
+        var outages: [StoreCall.Kind: (since: Instant, toldAt: Instant?)] = [:]
         /// The kinds that the halt of the service concerns.
         var serviceHalted: Set<StoreCall.Kind> = []
         /// The kinds of which some call was refused since the last one of the same scope that succeeded.
@@ -171,9 +175,8 @@ final class RecentAnswers: Sendable {
     /// Notes the controls that all replicas share.
     func note(_ controls: ServiceControlQueries.Everything) {
         state.withLock { state in
-            let throttled = Set(
-                controls.throttledKinds.filter { $0.until != nil }.map(\.kind))
-            state.unreached = Set(controls.throttledKinds.filter { $0.until == nil }.map(\.kind))
+            let throttled = Set(controls.throttledKinds.map(\.kind))
+            state.unreached = Set(controls.unreachedKinds.map(\.kind))
             for kind in StoreCall.Kind.allCases
             where state.throttled.contains(kind.rawValue) && !throttled.contains(kind.rawValue) {
                 state.throttles[kind] = nil
@@ -286,12 +289,15 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// Notes that calls could not leave. Returns whether that is to be told now: once a minute.
+    /// Notes that no call could leave. Returns whether that is to be told now: once it lasts, and then once a minute. A connection
+    /// that breaks tells nothing of others.
     func noteUnreached(_ kind: StoreCall.Kind, now: Instant) -> Bool {
         state.withLock { state in
-            let isTold = state.unreachedToldAt[kind].map { now < $0.advanced(by: 60_000) } ?? false
-            guard !isTold else { return false }
-            state.unreachedToldAt[kind] = now
+            var outage = state.outages[kind] ?? (since: now, toldAt: nil)
+            defer { state.outages[kind] = outage }
+            let nextAt = outage.toldAt?.advanced(by: 60_000)
+            guard now >= nextAt ?? outage.since.advanced(by: Self.outageMin) else { return false }
+            outage.toldAt = now
             state.unreached.insert(kind.rawValue)
             return true
         }
@@ -300,7 +306,7 @@ final class RecentAnswers: Sendable {
     /// Notes that a call left and was answered. Returns true where it had been told that none could.
     func noteReached(_ kind: StoreCall.Kind) -> Bool {
         state.withLock { state in
-            state.unreachedToldAt[kind] = nil
+            state.outages[kind] = nil
             return state.unreached.remove(kind.rawValue) != nil
         }
     }

@@ -82,9 +82,9 @@ struct ServiceHalt: Sendable {
     }
 
     /// Throttles calls of the kind: the next one leaves at `until`.
-    func throttle(_ kind: StoreCall.Kind, until: Instant?, answer: String) async throws {
+    func throttle(_ kind: StoreCall.Kind, until: Instant, answer: String) async throws {
         let throttle = ServiceControlQueries.throttle(
-            kind, until: until?.milliseconds, answer: answer, at: clock.nowMilliseconds())
+            kind, until: until.milliseconds, answer: answer, at: clock.nowMilliseconds())
         try await pool.write(throttle)
     }
 
@@ -93,6 +93,16 @@ struct ServiceHalt: Sendable {
         _ = try await pool.withTransaction {
             try ServiceControlQueries.endThrottle(kind, on: $0)
         }
+    }
+
+    /// Notes, for people who ask, that no call of the kind can leave.
+    func noteUnreached(_ kind: StoreCall.Kind, answer: String) async throws {
+        try await pool.write(
+            ServiceControlQueries.noteUnreached(kind, answer: answer, at: clock.nowMilliseconds()))
+    }
+
+    func endUnreached(_ kind: StoreCall.Kind) async throws {
+        try await pool.write(ServiceControlQueries.endUnreached(kind))
     }
 
     private static func reason(

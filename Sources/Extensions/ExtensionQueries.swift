@@ -237,7 +237,11 @@ extension ExtensionQueries {
             )
             SELECT others.asked AS id, count(*) AS open
             FROM others JOIN repricer.extension_requests c ON c.original_transaction_id = others.id
-            WHERE others.id <> others.asked AND c.state IN ('queued', 'sending', 'unknown')
+            WHERE others.id <> others.asked AND c.state IN ('queued', 'sending', 'unknown') AND NOT EXISTS (
+                -- What was told already is among those that the customer had.
+                SELECT 1 FROM repricer.renewal_extensions e
+                WHERE e.original_transaction_id = c.original_transaction_id AND e.bucket = c.bucket
+                    AND e.outcome <> 'failed' AND e.told_at >= c.called_at - interval '5 minutes')
             GROUP BY others.asked
             """)
         var open: [String: Int] = [:]

@@ -18,6 +18,8 @@ package enum ServiceControlQueries {
         package var haltedKinds: [KindHalt] = []
         /// The kinds of call that are throttled, because the App Store gives no answers, in the order of their names.
         package var throttledKinds: [KindThrottle] = []
+        /// The kinds of call of which none can leave, in the order of their names.
+        package var unreachedKinds: [KindUnreached] = []
         /// The kinds of which some call was refused since the last one that succeeded.
         package var refusedKinds: [String] = []
         /// No call leaves until everything that the App Store has said since then is read.
@@ -62,16 +64,23 @@ package enum ServiceControlQueries {
         package var answer: String?
     }
 
-    /// A kind of call whose calls get no answers, or do not even leave.
+    /// A kind of call whose calls get no answers.
     package struct KindThrottle: Sendable, Equatable {
         package var kind: String
-        /// When it began, in UTC milliseconds.
+        /// When it began; the next call leaves at `until`. Both are UTC milliseconds.
         package var since: Int64
-        /// The next call leaves then, in UTC milliseconds; nil where no call can leave, and each is tried again.
-        package var until: Int64?
-        /// When the latest call was made or tried, in UTC milliseconds; it is told about once a minute.
+        package var until: Int64
+        /// The latest answer.
+        package var answer: String
+    }
+
+    /// A kind of call of which none can leave: the App Store is out of reach. Each is tried again.
+    package struct KindUnreached: Sendable, Equatable {
+        package var kind: String
+        /// Since when, and when a call was tried last as far as it was noted, once a minute. Both are UTC milliseconds.
+        package var since: Int64
         package var tried: Int64
-        /// The latest answer, or why the latest call did not leave.
+        /// Why the latest call did not leave.
         package var answer: String
     }
 
@@ -130,19 +139,24 @@ package enum ServiceControlQueries {
             SELECT s.*, \(fragment: isHeld) AS is_held, u.since AS held_since, u.sessions AS held_by,
                 coalesce(u.is_all, false) AS held_is_all,
                 ARRAY(SELECT DISTINCT r.kind FROM repricer.refusal_streaks r
-                    WHERE r.refused <> '{}' OR r.batch_id IS NOT NULL) AS refused_kinds, k.kind, k.is_halt, k.kind_at, k.kind_until, k.kind_tried,
+                    WHERE r.refused <> '{}' OR r.batch_id IS NOT NULL) AS refused_kinds, k.kind, k.what, k.kind_at, k.kind_until,
                 k.kind_reason, k.kind_answer
             FROM repricer.service_controls s
             LEFT JOIN repricer.blocking_sessions u ON u.since IS NOT NULL AND repricer.was_just_now(u.seen_at)
             LEFT JOIN LATERAL (
-                SELECT key AS kind, true AS is_halt, (value ->> 'at')::timestamptz AS kind_at,
-                    NULL::timestamptz AS kind_until, NULL::timestamptz AS kind_tried,
-                    value ->> 'reason' AS kind_reason, value ->> 'answer' AS kind_answer
+                SELECT key AS kind, 'halt' AS what, (value ->> 'at')::timestamptz AS kind_at,
+                    NULL::timestamptz AS kind_until, value ->> 'reason' AS kind_reason,
+                    value ->> 'answer' AS kind_answer
                 FROM jsonb_each(s.halted_kinds)
                 UNION ALL
-                SELECT key, false, (value ->> 'since')::timestamptz, (value ->> 'until')::timestamptz,
-                    (value ->> 'tried')::timestamptz, NULL, value ->> 'answer'
+                SELECT key, 'throttle', (value ->> 'since')::timestamptz, (value ->> 'until')::timestamptz, NULL,
+                    value ->> 'answer'
                 FROM jsonb_each(s.throttled_kinds)
+                UNION ALL
+                SELECT key, 'unreached', (value ->> 'since')::timestamptz, (value ->> 'tried')::timestamptz, NULL,
+                    value ->> 'answer'
+                FROM jsonb_each(s.unreached_kinds)
+                WHERE repricer.was_just_now((value ->> 'seen')::timestamptz)
             ) k ON true
             ORDER BY k.kind
             """
@@ -164,10 +178,10 @@ package enum ServiceControlQueries {
             everything.refusedKinds = try row.texts("refused_kinds")
             for row in rows {
                 guard let kind = try row.textOrNil("kind") else { continue }
-                if try row.bool("is_halt") {
-                    everything.haltedKinds.append(try halt(kind, row))
-                } else {
-                    everything.throttledKinds.append(try throttle(kind, row))
+                switch try row.text("what") {
+                case "halt": everything.haltedKinds.append(try halt(kind, row))
+                case "throttle": everything.throttledKinds.append(try throttle(kind, row))
+                default: everything.unreachedKinds.append(try unreached(kind, row))
                 }
             }
             return everything
@@ -182,9 +196,14 @@ package enum ServiceControlQueries {
 
     private static func throttle(_ kind: String, _ row: Row) throws -> KindThrottle {
         try KindThrottle(
-            kind: kind, since: row.milliseconds("kind_at"),
-            until: row.millisecondsOrNil("kind_until"),
-            tried: row.milliseconds("kind_tried"), answer: row.textOrNil("kind_answer") ?? "")
+            kind: kind, since: row.milliseconds("kind_at"), until: row.milliseconds("kind_until"),
+            answer: row.textOrNil("kind_answer") ?? "")
+    }
+
+    private static func unreached(_ kind: String, _ row: Row) throws -> KindUnreached {
+        try KindUnreached(
+            kind: kind, since: row.milliseconds("kind_at"), tried: row.milliseconds("kind_until"),
+            answer: row.textOrNil("kind_answer") ?? "")
     }
 
     /// Notices that the database is another one than before, or that its history was last read before `oldest`, and
@@ -300,9 +319,9 @@ package enum ServiceControlQueries {
         """
     }
 
-    /// Throttles a kind of call: the next one leaves at `until`. With nil no call can leave.
+    /// Throttles a kind of call: the next one leaves at `until`.
     package static func throttle(
-        _ kind: StoreCall.Kind, until: Int64?, answer: String, at: Int64
+        _ kind: StoreCall.Kind, until: Int64, answer: String, at: Int64
     ) -> SQL {
         """
         -- name: throttleKind
@@ -321,5 +340,21 @@ package enum ServiceControlQueries {
             SELECT repricer.end_throttle(\(kind.rawValue)::text) AS is_new
             """
         ).one().bool("is_new")
+    }
+
+    /// Notes that no call of the kind can leave.
+    package static func noteUnreached(_ kind: StoreCall.Kind, answer: String, at: Int64) -> SQL {
+        """
+        -- name: noteUnreached
+        SELECT repricer.note_unreached(\(kind.rawValue)::text, \(timestamp: at), \(answer)::text)
+        """
+    }
+
+    /// Ends that note, because a call of the kind was answered.
+    package static func endUnreached(_ kind: StoreCall.Kind) -> SQL {
+        """
+        -- name: endUnreached
+        SELECT repricer.end_unreached(\(kind.rawValue)::text)
+        """
     }
 }

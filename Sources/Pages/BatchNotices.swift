@@ -123,7 +123,7 @@ extension ServiceControlQueries.Everything {
         notices += haltedKinds.map {
             Self.halt("\(Self.words($0.kind)) are halted", $0.at, $0.reason, $0.answer)
         }
-        notices += throttledKinds.map(Self.throttle)
+        notices += throttledKinds.map(Self.throttle) + unreachedKinds.map(Self.unreached)
         if let heldSince {
             let what: HTML =
                 heldIsAll
@@ -159,17 +159,18 @@ extension ServiceControlQueries.Everything {
     }
 
     private static func throttle(_ kind: ServiceControlQueries.KindThrottle) -> Notice {
-        guard let until = kind.until else {
-            return Notice(
-                .warn, "\(words(kind.kind)) do not leave",
-                " since \(.time(kind.since)): the latest try was at \(.time(kind.tried)): \(kind.answer). Nothing is lost, "
-                    + "and each is tried again until it leaves.",
-                holdsCalls: true)
-        }
-        return Notice(
+        Notice(
             .warn, "\(words(kind.kind)) are slowed down",
             " since \(.time(kind.since)): the App Store gives no answers, the latest was \(kind.answer). The next call "
-                + "leaves at \(.time(until)), or later, one at a time until one is answered.",
+                + "leaves at \(.time(kind.until)), or later, one at a time until one is answered.",
+            holdsCalls: true)
+    }
+
+    private static func unreached(_ kind: ServiceControlQueries.KindUnreached) -> Notice {
+        Notice(
+            .warn, "\(words(kind.kind)) do not leave",
+            " since \(.time(kind.since)): the latest try was at \(.time(kind.tried)): \(kind.answer). Nothing is lost, "
+                + "and each is tried again.",
             holdsCalls: true)
     }
 

@@ -9,6 +9,7 @@ import ServiceKit
 struct Filter: Sendable, Equatable {
     var batchID: String?
     var asOf: Int64?
+    var asOfMicroseconds: Int64 = 0
     var asOfText: String?
     var currency: String?
     var storefront: String?
@@ -39,6 +40,7 @@ struct Filter: Sendable, Equatable {
         }
         if let text = given["as_of"] {
             asOf = try Self.instant(text)
+            asOfMicroseconds = RFC3339.microseconds(beyondMillisecondsOf: text)
             asOfText = text
         }
         before = try Self.bound("before", given, name)
@@ -167,8 +169,7 @@ extension Site {
         let filter = try Filter(query, of: name, columns: described.columns)
         let now = clock.nowMilliseconds()
         var wanted = ReportQuery(name, batchID: filter.batchID, asOf: filter.asOf)
-        wanted.asOfMicroseconds =
-            filter.asOfText.map(RFC3339.microseconds(beyondMillisecondsOf:)) ?? 0
+        wanted.asOfMicroseconds = filter.asOfMicroseconds
         wanted.judgedAt = filter.asOf == nil ? now : nil
         wanted.reportingCurrency = filter.reportingCurrency
         wanted.currency = filter.currency
@@ -371,7 +372,9 @@ private struct ReportForm {
         (filter.batchID.map {
             " --batch \(NamedBatch.word(for: $0, among: batches.map(\.named)))"
         } ?? "")
-            + (filter.asOfText.map { " --as-of \($0)" } ?? "")
+            + (filter.asOf.map {
+                " --as-of \(RFC3339.format($0, microseconds: filter.asOfMicroseconds))"
+            } ?? "")
             + (filter.reportingCurrency.map { " --reporting-currency \($0)" } ?? "")
     }
 }

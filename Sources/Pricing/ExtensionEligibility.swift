@@ -29,7 +29,7 @@ package enum ExtensionObstacle: String, Hashable, Sendable, CaseIterable {
             "its renewal failed and it lives on in a grace period; extend it once it recovered"
         case .freeOffer: "its running period is free; extend it once a period was paid"
         case .twoWithinAYear:
-            "its customer had two extensions within 365 days, or has such under way"
+            "its customer has had two extensions within 365 days, told or under way"
         case .extensionOpen: "another extension of it is under way; see repricer extend status"
         }
     }

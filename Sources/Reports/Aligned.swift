@@ -153,7 +153,8 @@ package enum Paint {
         "confirmed",
     ]
     private static let bad: Set = [
-        "FAILED", "HALTED", "BLOCKED", "THROTTLED", "declined", "rejected", "lapsed", "missed",
+        "FAILED", "HALTED", "BLOCKED", "THROTTLED", "UNREACHABLE", "declined", "rejected", "lapsed",
+        "missed",
         "no",
         "discrepancy", "moved", "overdue", "late", "approved, halted",
     ]

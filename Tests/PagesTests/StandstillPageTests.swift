@@ -51,13 +51,13 @@ import Testing
         (
             #"""
             throttled_kinds = '{"price_change": {"since": "2026-03-31T00:00:00Z", "until": "2026-04-01T00:05:00Z",
-                "tried": "2026-04-01Z", "answer": "500"}}'
+                "answer": "500"}}'
             """#, "Price changes are slowed down"
         ),
         (
             #"""
-            throttled_kinds = '{"price_change": {"since": "2026-03-31T00:00:00Z", "until": null,
-                "tried": "2026-04-01Z", "answer": "connection refused"}}'
+            unreached_kinds = jsonb_build_object('price_change', jsonb_build_object('since', '2026-03-31Z',
+                'tried', '2026-04-01Z', 'seen', clock_timestamp(), 'answer', 'connection refused'))
             """#, "Price changes do not leave"
         ),
     ])

@@ -380,23 +380,41 @@ import Testing
         #expect(!after.output.contains("THROTTLED"))
     }
 
-    @Test func callsThatCannotLeave_areSaid_withTheLatestTryAndWhy() async throws {
+    /// What nobody has seen for minutes is told no more: the process that saw it may be dead.
+    @Test func callsThatCannotLeave_areSaid_withTheLatestTryAndWhy_whileItIsSeen() async throws {
         let (ana, owner) = try await Self.office()
         try await owner.script(
-            "SELECT repricer.throttle_kind('price_change', '2026-01-01T10:00:00Z', NULL, 'connection refused')"
-        )
+            """
+            SELECT repricer.note_unreached('price_change', '2026-01-01T10:00:00Z', 'connection reset');
+            SELECT repricer.note_unreached('price_change', '2026-01-01T10:01:00Z', 'connection refused')
+            """)
 
         let text = await run("status", environment: ana)
         let json = await run("status", "--json", environment: ana)
+        try await owner.script(
+            """
+            UPDATE repricer.service_controls SET unreached_kinds = jsonb_set(unreached_kinds, '{price_change,seen}',
+                to_jsonb(clock_timestamp() - interval '4 minutes'))
+            """)
+        let later = await run("status", environment: ana)
+        try await owner.script(
+            "SELECT repricer.note_unreached('price_change', '2026-01-01T11:00:00Z', 'no route')")
+        let again = await run("status", environment: ana)
+        try await owner.script("SELECT repricer.end_unreached('price_change')")
+        let after = await run("status", environment: ana)
         await owner.close()
 
         let line = text.output.split(separator: "\n").first ?? ""
-        #expect(line.hasPrefix("THROTTLED"))
+        #expect(line.hasPrefix("UNREACHABLE"))
         for word in [
-            "price changes since 2026-01-01T10:00:00", "no call leaves", "connection refused",
+            "price changes since 2026-01-01T10:00:00", "the latest try was at 2026-01-01T10:01:00",
+            "connection refused",
         ] { #expect(line.contains(word)) }
-        #expect(!line.contains("the next call leaves at"))
-        #expect(json.output.contains(#""until":null,"tried":"2026-01-01T10:00:00"#))
+        #expect(
+            json.output.contains(
+                #""unreached_kinds":[{"kind":"price_change","since":"2026-01-01T10:00:00"#))
+        #expect(again.output.contains("price changes since 2026-01-01T11:00:00"))
+        for outcome in [later, after] { #expect(!outcome.output.contains("UNREACHABLE")) }
     }
 
     @Test func halts_areSaid_withTheLatestAnswerAndTheNextProbe() async throws {

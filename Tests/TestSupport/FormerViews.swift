@@ -390,7 +390,7 @@ package enum FormerViews {
                 ('charges_after_end', true, 'renewals charged after the change, or the subscription, had ended'),
                 ('charges_declined', true, 'renewals charged after the increase was declined'),
                 ('charges_missing', true, 'renewals since the call of a change that no charge tells of, and nothing tells why'),
-                ('charges_double', true, 'renewals charged for a time that another one was charged for'),
+                ('charges_double', true, 'renewals charged for a time that another charge had paid for'),
                 ('charges_relisted', true,
                     'charges whose transaction Apple has signed with another item in their place, at another price'),
                 ('charges_wrong_currency', true,

@@ -200,20 +200,26 @@ package enum GuardQueries {
         """
     }
 
-    /// Counts what is overdue before it is sent, too, once nothing but its turn holds it back.
+    /// Counts what is overdue before it is sent, too, once its wave is released. Of what `since` leaves out, this comes back where it
+    /// became overdue, or was released, later than that.
     private static func moved(
         _ batchID: String, since: Int64?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> Count {
+        let isReleasedLate: SQL = """
+            (c.state = 'queued' AND NOT c.is_held AND c.wave <= b.released_wave AND NOT b.halted_storefronts ? c.storefront
+                AND \(fragment: TroubleQueries.isOverdue(now: now)))
+            """
         let row = try connection.query(
             """
             -- name: guardMoved
-            SELECT count(*) AS rows, count(*) FILTER (WHERE \(fragment: TroubleQueries.isMoved)
-                OR c.state = 'queued' AND NOT c.is_held AND c.wave <= b.released_wave
-                    AND NOT b.halted_storefronts ? c.storefront AND \(fragment: TroubleQueries.isOverdue(now: now))) AS moved
+            SELECT count(*) AS rows,
+                count(*) FILTER (WHERE \(fragment: TroubleQueries.isMoved) OR \(fragment: isReleasedLate)) AS moved
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.batch_id = \(uuid: batchID) AND c.stage NOT IN ('awaiting_approval', 'ineligible', 'aborted')
-                AND (\(timestamp: since)::timestamptz IS NULL OR c.sent_at >= \(timestamp: since)::timestamptz)
+                AND (\(timestamp: since)::timestamptz IS NULL OR c.sent_at >= \(timestamp: since)::timestamptz
+                    OR c.sent_at IS NULL AND \(fragment: isReleasedLate) AND greatest(c.send_by,
+                        (b.waves -> (c.wave - 1) ->> 'released_at')::timestamptz) >= \(timestamp: since)::timestamptz)
             """
         ).one()
         return try Count(count: row.int64("moved"), all: row.int64("rows"))

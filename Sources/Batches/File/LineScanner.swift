@@ -72,7 +72,11 @@ struct HeaderRow {
         }
         guard !repeated.isEmpty else { return nil }
         let list = repeated.prefix(10).map { shownInMessage($0) }.joined(separator: ", ")
-        return fault(.duplicateColumn, "the column \(list) is there twice", "keep one")
+        return fault(
+            .duplicateColumn,
+            repeated.count == 1
+                ? "the column \(list) is there twice" : "the columns \(list) are there twice",
+            "keep one")
     }
 
     func fault(

@@ -48,7 +48,8 @@ extension TrackedChange {
 
     /// Reads a late word of an earlier charge at its price: it has been in effect since that one.
     mutating func readEarlierCharge(_ reading: Reading) {
-        guard progress.state == .effective, let effectiveAt = progress.effectiveAt,
+        // An earlier charge at the former price takes nothing back.
+        guard undoes == nil, progress.state == .effective, let effectiveAt = progress.effectiveAt,
             let transaction = reading.event.transaction, !transaction.addsSeats,
             let at = transaction.purchasedAt, at < effectiveAt,
             let firstSentAt, at > min(firstSentAt, progress.scheduledAt ?? firstSentAt),

@@ -103,6 +103,7 @@ extension ServiceControlQueries.Everything {
         }
         return [pause.map { ("PAUSED", $0) }, halt.map { ("HALTED", $0) }].compactMap { $0 }
             + kinds + throttledKinds.map { ("THROTTLED", $0.text) }
+            + unreachedKinds.map { ("UNREACHABLE", $0.text) }
             + [blocked.map { ("BLOCKED", $0) }].compactMap { $0 }
             + [wait.map { ("CATCHING UP", $0) }].compactMap { $0 }
     }
@@ -134,6 +135,7 @@ extension ServiceControlQueries.Everything {
             "catching_up_answer": catchUpAnswer,
             "halted_kinds": haltedKinds.json(Self.haltColumns),
             "throttled_kinds": throttledKinds.json(Self.throttleColumns),
+            "unreached_kinds": unreachedKinds.json(Self.unreachedColumns),
             "due_unclaimed_since": heldIsAll ? heldSince?.instantText : nil,
             "held_since": heldSince?.instantText, "held_by": heldBy,
         ]
@@ -144,22 +146,27 @@ extension ServiceControlQueries.Everything {
         .key("answer") { $0.answer },
     ]
 
+    private static let unreachedColumns: [Column<ServiceControlQueries.KindUnreached>] = [
+        .key("kind") { $0.kind }, .key("since") { $0.since.instantText },
+        .key("tried") { $0.tried.instantText }, .key("answer") { $0.answer },
+    ]
+
     private static let throttleColumns: [Column<ServiceControlQueries.KindThrottle>] = [
         .key("kind") { $0.kind }, .key("since") { $0.since.instantText },
-        .key("until") { $0.until?.instantText }, .key("tried") { $0.tried.instantText },
-        .key("answer") { $0.answer },
+        .key("until") { $0.until.instantText }, .key("answer") { $0.answer },
     ]
+}
+
+extension ServiceControlQueries.KindUnreached {
+    fileprivate var text: String {
+        "\(plural(kind)) since \(since.instantText): no call leaves, the latest try was at \(tried.instantText): "
+            + "\(harmless(answer)); nothing is lost, and each is tried again"
+    }
 }
 
 extension ServiceControlQueries.KindThrottle {
     fileprivate var text: String {
-        let since = "\(plural(kind)) since \(since.instantText)"
-        guard let until else {
-            return
-                "\(since): no call leaves, the latest try was at \(tried.instantText): \(harmless(answer)); "
-                + "nothing is lost, and each is tried again until it leaves"
-        }
-        return "\(since): the App Store gives no answers, the latest was \(harmless(answer)); "
+        "\(plural(kind)) since \(since.instantText): the App Store gives no answers, the latest was \(harmless(answer)); "
             + "the next call leaves at \(until.instantText), or later, one at a time until one is answered"
     }
 }

@@ -23,6 +23,7 @@ extension StatusFacts {
         ].compactMap { $0 }
         return whole + everything.haltedKinds.map { "\($0.kind) halted since \($0.at)" }
             + everything.throttledKinds.map { "\($0.kind) throttled since \($0.since)" }
+            + everything.unreachedKinds.map { "\($0.kind) unreachable since \($0.since)" }
     }
 
     private var stopsOfBatches: [String] {

@@ -86,7 +86,7 @@ import Testing
     @Test func guard_whenAnOverdueWaveIsReleased_haltsTheBatchBeforeItsCalls() async throws {
         let harness = try await Harness.make()
         let rows = try await Self.rows(harness, 12)
-        let guards = try GuardRail.list("moved>20%/5")
+        let guards = try GuardRail.list("moved>20%/4")
         try await harness.submitAndApprove(
             rows, terms: BatchTerms(waves: try WavePlan("50%@hand,rest@hand"), guards: guards))
         let owner = try await TestDatabase.connect()
@@ -105,8 +105,18 @@ import Testing
         }
 
         #expect(try await reason() == nil)
-        try await owner.script("UPDATE repricer.batches SET released_wave = 2")
-        #expect(try await reason() == "moved>20%/5: 4 of 12")
+        // Once a person has resumed it after a halt, only what is sent since counts, and what is released since.
+        try await owner.script(
+            "UPDATE repricer.batches SET released_wave = 2, guards_count_from = '2026-02-25Z'")
+        #expect(try await reason() == nil)
+        try await owner.script(
+            "UPDATE repricer.batches SET waves = jsonb_set(waves, '{1,released_at}', '\"2026-02-26T00:00:00Z\"')"
+        )
+        #expect(try await reason() == "moved>20%/4: 4 of 4")
+        try await owner.script(
+            "UPDATE repricer.batches SET is_paused = false, halted_by = NULL, paused_reason = NULL, paused_at = NULL, "
+                + "guards_count_from = NULL")
+        #expect(try await reason() == "moved>20%/4: 4 of 12")
         await owner.close()
         await harness.close()
     }
