@@ -200,14 +200,14 @@ package enum GuardQueries {
         """
     }
 
-    /// Counts what is overdue before it is sent, too, once its wave is released. Of what `since` leaves out, this comes back where it
+    /// Counts what is overdue before it is sent, too, once its wave is released, unless it waits alone. Of what `since` leaves out, this comes back where it
     /// became overdue, or was released, later than that.
     private static func moved(
         _ batchID: String, since: Int64?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> Count {
         let isReleasedLate: SQL = """
-            (c.state = 'queued' AND NOT c.is_held AND c.wave <= b.released_wave AND NOT b.halted_storefronts ? c.storefront
-                AND \(fragment: TroubleQueries.isOverdue(now: now)))
+            (c.state = 'queued' AND NOT c.is_held AND c.parked_reason IS NULL AND c.wave <= b.released_wave
+                AND NOT b.halted_storefronts ? c.storefront AND \(fragment: TroubleQueries.isOverdue(now: now)))
             """
         let row = try connection.query(
             """
