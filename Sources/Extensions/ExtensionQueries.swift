@@ -182,14 +182,7 @@ extension ExtensionQueries {
         let rows = try connection.query(
             """
             -- name: extendedAt
-            -- The subscriptions of one customer stand in several buckets, so each step is read by itself.
-            WITH asked AS MATERIALIZED (
-                SELECT original_transaction_id AS id, app_account_token FROM repricer.subscriptions
-                WHERE original_transaction_id = ANY (\(ids)::text[]) AND app_account_token IS NOT NULL
-            ), others AS MATERIALIZED (
-                SELECT asked.id AS asked, o.original_transaction_id AS id
-                FROM asked JOIN repricer.subscriptions o ON o.app_account_token = asked.app_account_token
-            ), theirs AS MATERIALIZED (
+            WITH \(fragment: ofTheirCustomers(ids)), theirs AS MATERIALIZED (
                 SELECT asked AS original_transaction_id, id FROM others
                 UNION ALL
                 SELECT t.id, t.id FROM unnest(\(ids)::text[]) AS t (id)
@@ -219,6 +212,21 @@ extension ExtensionQueries {
         return instants
     }
 
+    /// Common table expressions: `others` has each subscription of the customer of each of these that names its customer, itself
+    /// too.
+    private static func ofTheirCustomers(_ ids: [String]) -> SQL {
+        """
+        -- The subscriptions of one customer stand in several buckets, so each step is read by itself.
+        asked AS MATERIALIZED (
+            SELECT original_transaction_id AS id, app_account_token FROM repricer.subscriptions
+            WHERE original_transaction_id = ANY (\(ids)::text[]) AND app_account_token IS NOT NULL
+        ), others AS MATERIALIZED (
+            SELECT asked.id AS asked, o.original_transaction_id AS id
+            FROM asked JOIN repricer.subscriptions o ON o.app_account_token = asked.app_account_token
+        )
+        """
+    }
+
     /// How many requests of ours may still extend other subscriptions of the same customer. A subscription without
     /// `appAccountToken` is its own customer.
     package static func openElsewhere(
@@ -227,14 +235,7 @@ extension ExtensionQueries {
         let rows = try connection.query(
             """
             -- name: extensionsOpenElsewhere
-            -- The subscriptions of one customer stand in several buckets, so each step is read by itself.
-            WITH asked AS MATERIALIZED (
-                SELECT original_transaction_id AS id, app_account_token FROM repricer.subscriptions
-                WHERE original_transaction_id = ANY (\(ids)::text[]) AND app_account_token IS NOT NULL
-            ), others AS MATERIALIZED (
-                SELECT asked.id AS asked, o.original_transaction_id AS id
-                FROM asked JOIN repricer.subscriptions o ON o.app_account_token = asked.app_account_token
-            )
+            WITH \(fragment: ofTheirCustomers(ids))
             SELECT others.asked AS id, count(*) AS open
             FROM others JOIN repricer.extension_requests c ON c.original_transaction_id = others.id
             WHERE others.id <> others.asked AND c.state IN ('queued', 'sending', 'unknown') AND NOT EXISTS (

@@ -393,6 +393,25 @@ private typealias Story = LifecycleStory
         #expect(ends == stands)
     }
 
+    /// A late word of the charge before, a refund of it, say, does not date the undo back.
+    @Test func undo_isNotInEffectSinceACharge_thatTookNothingBack() {
+        var undo = Story.change(
+            from: 15990, to: 9990, sentAt: Story.at(4), dueAt: Story.at(62), id: "undo")
+        (undo.undoes, undo.callProgress.state) = ("change-A", .unknown)
+        undo.progress = undo.callProgress
+        let early = renewed(31, 9990, renewing: [Story.renewing(status: "SCHEDULED")])
+        var late = renewed(62, 9990)
+        late.renewal = nil
+        var refund = Story.event(70, "REFUND", purchasedOn: 31, charged: [Story.charged()])
+        refund.renewal = nil
+
+        let progress = Story.fold(
+            [Story.bought, Story.priceChange, early, late, refund], [Story.change(), undo]
+        ).state.changes[1].progress
+
+        #expect(progress.state == .effective && progress.effectiveAt == Story.at(62))
+    }
+
     /// What was taken back is submitted once more, and told: that is the new change's, and the undo stays what it was.
     @Test func undo_thatWasInEffect_staysSo_whereTheSamePriceIsSentAgain() {
         var undo = Story.change(

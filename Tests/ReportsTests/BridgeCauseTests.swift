@@ -89,6 +89,7 @@ import Testing
         ("recovered", ["spring 02 8623 0 0 -8623 0"]),
         ("charged after it", ["spring 02 8623 0 0 -8623 0"]),
         ("given up", ["spring 02 8623 0 0 0 0"]),
+        ("recovered in the next month", ["spring 02 8623 0 0 0 0"]),
     ])
     func aFailureThatWasMadeUpFor_endsNothing(story: String, lines: [String]) async throws {
         let change = ReportFixture.Change(
@@ -109,6 +110,9 @@ import Testing
             case "recovered":
                 Self.charge("PLAN", "2026-02-05Z", 1990, until: "2026-02-12Z")
                     + event("2026-02-08Z", "DID_RENEW", "BILLING_RECOVERY")
+            case "recovered in the next month":
+                Self.charge("PLAN", "2026-03-01T05:00:00Z", 1990, until: "2026-03-08Z")
+                    + event("2026-03-01T05:00:00Z", "DID_RENEW", "BILLING_RECOVERY")
             case "charged after it":
                 Self.charge("PLAN", "2026-02-05Z", 1990, until: "2026-02-12Z")
                     + Self.charge("PLAN", "2026-02-12Z", 1990, until: "2026-02-19Z")

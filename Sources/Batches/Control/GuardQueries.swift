@@ -200,8 +200,8 @@ package enum GuardQueries {
         """
     }
 
-    /// Counts what is overdue before it is sent, too, once its wave is released, unless it waits alone. Of what `since` leaves out, this comes back where it
-    /// became overdue, or was released, later than that.
+    /// Counts what is overdue before it is sent, too, once its wave is released, unless it waits alone. Where only what was sent
+    /// since an instant counts, what became overdue, or was released, since then does as well.
     private static func moved(
         _ batchID: String, since: Int64?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> Count {

@@ -268,6 +268,28 @@ import Testing
         await harness.delivery.close()
     }
 
+    /// The answer is lost, and the notification is here: one extension, and not two.
+    @Test func extension_besideOneThatIsToldAndOpen_isAllowed() async throws {
+        let harness = try await ExtensionHarness.make()
+        for id in ["1", "2"] {
+            try await harness.subscribe(id) { $0.transaction?.appAccountToken = "jo" }
+        }
+        try await harness.requestOne("1")
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.extension_requests SET state = 'unknown', called_at = '\(harness.delivery.now.text)'
+            """)
+        await owner.close()
+        try await harness.tellExtended("1", days: 30, at: 1000)
+
+        let obstacle = try await ExtensionForecast.obstacle(
+            of: "2", now: harness.delivery.now.advanced(by: 60_000), pool: harness.delivery.service)
+
+        #expect(obstacle == nil)
+        await harness.delivery.close()
+    }
+
     @Test func refusal_ofAFirstCall_isFinal() async throws {
         let harness = try await ExtensionHarness.make([.refused(4_030_004)])
         try await harness.subscribe("1")
