@@ -155,6 +155,31 @@ import Testing
         #expect(nonsense.code == .usage)
     }
 
+    @Test func twoPeopleReleasingAtOnce_releaseOneWave() async throws {
+        let office = try await Office()
+        _ = await office.submit("--waves", "USA,GBR,rest")
+        _ = await run("approve", "spring", "--yes", environment: office.ben)
+        let holder = try await TestDatabase.connect()
+        try await holder.script("BEGIN; SELECT 1 FROM repricer.batches FOR UPDATE")
+
+        async let one = run("release", "spring", environment: office.ana)
+        async let other = run("release", "spring", environment: office.ben)
+        let observer = try await TestDatabase.connect()
+        while try await observer.query(
+            """
+            SELECT count(*) AS n FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%release_wave%'
+            """
+        ).one().int("n") < 2 { await Task.yield() }
+        try await holder.script("COMMIT")
+        let outcomes = await [one, other]
+
+        #expect(outcomes.map(\.output).sorted() == ["", "released wave 2 of 3 of spring\n"])
+        #expect(outcomes.contains { $0.code == .conflict && $0.messages.contains("has 3 waves, 2 of them released") })
+        await observer.close()
+        await holder.close()
+    }
+
     @Test(arguments: [
         (["--waves", "1%"], "--waves: some rows would be in no wave; end with rest"),
         (["--waves", "USA,10%,rest"], "--waves: waves are either shares or storefronts, not both"),

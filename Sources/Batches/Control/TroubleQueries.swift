@@ -204,8 +204,12 @@ package enum TroubleQueries {
 
     private static func waitsFor(_ row: Row) throws -> String {
         let batch = try row.text("batch_id")
-        if try row.bool("is_paused") { return "`repricer resume \(batch)`: its batch is paused" }
-        if try row.text("release") == "hand" { return "`repricer release \(batch)`" }
+        let hand = try row.text("release") == "hand" ? "`repricer release \(batch)`" : nil
+        if try row.bool("is_paused") {
+            let commands = ["`repricer resume \(batch)`", hand].compactMap { $0 }
+            return "\(commands.joined(separator: " and ")): its batch is paused"
+        }
+        if let hand { return hand }
         guard try row.bool("is_next"), let at = try row.instant("next_release_at") else {
             return "the wave before it"
         }

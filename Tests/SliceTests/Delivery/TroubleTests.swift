@@ -303,7 +303,9 @@ import Testing
         try await watch.round()
 
         #expect(lines.about("overdue=\(waiting) first").count == 1)
-        #expect(lines.about("`repricer resume \(batchID)`: its batch is paused").count == 1)
+        #expect(lines.about(
+                "`repricer resume \(batchID)` and `repricer release \(batchID)`: its batch is paused"
+            ).count == 1)
         await harness.close()
     }
 }
