@@ -175,7 +175,10 @@ import Testing
         let outcomes = await [one, other]
 
         #expect(outcomes.map(\.output).sorted() == ["", "released wave 2 of 3 of spring\n"])
-        #expect(outcomes.contains { $0.code == .conflict && $0.messages.contains("has 3 waves, 2 of them released") })
+        #expect(
+            outcomes.contains {
+                $0.code == .conflict && $0.messages.contains("has 3 waves, 2 of them released")
+            })
         await observer.close()
         await holder.close()
     }

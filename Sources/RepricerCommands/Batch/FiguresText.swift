@@ -14,6 +14,8 @@ struct FiguresText {
     let money: MoneyAMonth
     let isTerminal: Bool
     var density = Density.full
+    /// Whether the batch takes changes back that nobody was told of, so that its increases need no consent either.
+    var isUndo = false
 
     private var movesMax: Int { density >= .short ? 1 : 2 }
 
@@ -47,7 +49,9 @@ struct FiguresText {
             }
         }
         add(.notRequired, "not required", "customers are told, and not asked")
-        add(.none, "decrease", "")
+        add(
+            .none, isUndo ? "none" : "decrease",
+            isUndo ? "nobody was told of what is taken back" : "")
         return lines.table([
             .shown(.left("CONSENT")) { $0.name },
             .shown(.right("ROWS")) { $0.rows.map { counted($0) } ?? "" },

@@ -24,7 +24,8 @@ extension Commands {
             let (released, waves) = try await pool.withTransaction { connection in
                 // The wave that the caller saw to be next: of two people who release it at once, one is refused.
                 let released = try ControlQueries.release(
-                    batch.batchID, through: through ?? batch.releasedWave + 1, at: now, on: connection)
+                    batch.batchID, through: through ?? batch.releasedWave + 1, at: now,
+                    on: connection)
                 return (released, try ControlQueries.waves(of: batch.batchID, on: connection))
             }
             try invocation.print(

@@ -14,7 +14,8 @@ extension ApprovalFacts {
 
     private func text(isTerminal: Bool, withDetails: Bool, _ density: Density) -> String {
         let short = FiguresText(
-            figures: figures, money: money, isTerminal: isTerminal, density: density)
+            figures: figures, money: money, isTerminal: isTerminal, density: density,
+            isUndo: batch.undoesBatchID != nil)
         let sections = [
             overview, short.consentText, short.moneyText, short.datesText + dueText,
             short.movesText, wavesText,

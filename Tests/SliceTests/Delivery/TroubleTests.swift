@@ -303,7 +303,8 @@ import Testing
         try await watch.round()
 
         #expect(lines.about("overdue=\(waiting) first").count == 1)
-        #expect(lines.about(
+        #expect(
+            lines.about(
                 "`repricer resume \(batchID)` and `repricer release \(batchID)`: its batch is paused"
             ).count == 1)
         await harness.close()
