@@ -1,5 +1,5 @@
--- Who may act, the two schemas, and the bucket of a subscription. What each role may do stands in the last file of the
--- baseline, once everything exists.
+-- The roles, the two schemas, and the bucket of a subscription. The last file of the baseline says what each role may do,
+-- once everything exists.
 -- Locks: none. Roles belong to the whole cluster, so they may exist already.
 -- breaking: no
 
@@ -26,15 +26,15 @@ BEGIN
 END
 $roles$;
 
--- A subscription belongs to one bucket for ever. Every table of subscriptions has a column `bucket` with this value, in
--- its keys: written and checked, for a generated column can't spread a table over partitions or shards. The service
--- computes the same (`Bucket.of`).
+-- A subscription belongs to one bucket for ever. Every table of subscriptions has a column `bucket` with this value, as
+-- part of its keys. The column is written and checked, because a table cannot be partitioned or sharded by a generated
+-- column. The service computes the same value (`Bucket.of`).
 CREATE FUNCTION repricer.bucket_of(original_transaction_id text) RETURNS smallint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN (hashtextextended(original_transaction_id, 0) & 63)::smallint;
 
--- When what is written now was recorded: the server's clock, not the start of the transaction, so that it is never
--- earlier than the lock of the table that is written. In a rehearsal, whose clock is virtual, that clock.
+-- The instant at which a row that is written now counts as recorded. It is the server's clock and not the start of the
+-- transaction, so that it is never earlier than the lock on the table that is written. In a rehearsal it is the virtual clock.
 CREATE FUNCTION repricer.recording_instant() RETURNS timestamptz
     LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS $$
 DECLARE
@@ -46,8 +46,8 @@ BEGIN
 END
 $$;
 
--- Every function by which people decide asks this first. It asks for session_user: the person who logged in, whatever
--- role is set.
+-- Every function by which a person decides calls this first. It checks session_user, the person who logged in, whatever
+-- role they have set.
 CREATE FUNCTION repricer.require_pricing() RETURNS void
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -55,15 +55,15 @@ BEGIN
         RAISE EXCEPTION 'user % is no member of repricer_pricing', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    -- What is decided is locked until the transaction ends. A session that decides and then does nothing is ended by the
-    -- server, so that it holds up neither calls nor folds. It lasts for this transaction; a shorter time stays.
+    -- The rows of a decision stay locked until the transaction ends. If the session then idles, the server ends it, so that
+    -- it holds up neither calls nor folds. The timeout holds for this transaction; a shorter one stays as it is.
     IF (SELECT setting::bigint NOT BETWEEN 1 AND 60000 FROM pg_settings
         WHERE name = 'idle_in_transaction_session_timeout')
     THEN
         PERFORM set_config('idle_in_transaction_session_timeout', '60s', true);
     END IF;
-    -- Nor does one that goes on with something else: each further statement has ten minutes, which a decision about a
-    -- million rows does not need. What runs now is not cut off by it.
+    -- A session that goes on with something else must not hold them up either. Each further statement may take ten
+    -- minutes, far more than a decision about a million rows needs. The statement that runs now is not cut off.
     IF (SELECT setting::bigint NOT BETWEEN 1 AND 600000 FROM pg_settings WHERE name = 'statement_timeout') THEN
         PERFORM set_config('statement_timeout', '10min', true);
     END IF;

@@ -1,5 +1,5 @@
--- What Apple has told us of each subscription: the newest facts, every signed statement, what was charged, the
--- notifications as evidence, and the inbox of what is not folded yet. And what we tell other programs: the outbox.
+-- What Apple has told us of each subscription: the newest facts, every signed statement, the charges, the notifications
+-- as evidence, and the inbox of notifications that are not folded yet. Also what we tell other programs: the outbox.
 -- Locks: none on existing tables.
 -- breaking: no
 
@@ -19,10 +19,10 @@ CREATE TABLE repricer.subscriptions (
     renewal_period text,
     product_id text,
     app_account_token text,
-    -- Of a family member's subscription, or an assigned seat, neither the price nor the renewal date can be changed.
+    -- Neither the price nor the renewal date of a family member's subscription, or of an assigned seat, can be changed.
     ownership_type text,
-    -- A subscription sold without Advanced Commerce tells a free trial by this, not by the price of an item. Its
-    -- renewal date can't be extended either.
+    -- For a subscription sold without Advanced Commerce this says whether it is in a free trial; the price of an item does
+    -- not. The renewal date of a free trial can't be extended either.
     offer_discount_type text,
     -- These columns are queried. The rest of what was signed has one column, which is null for nearly all rows.
     offer_type integer,
@@ -61,7 +61,8 @@ CREATE INDEX subscriptions_customer ON repricer.subscriptions (app_account_token
 COMMENT ON TABLE repricer.subscriptions IS
     'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
 COMMENT ON COLUMN repricer.subscriptions.known_since IS
-    'Start of the period from which on no increase can have gone unseen: statements tell each period after it, or prices that can be compared with the period told before.';
+    'Start of the period since which no increase can have gone unseen: statements tell of every later period, or of prices '
+    'that can be compared with those of the period told before.';
 COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS
     'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: '
     'no offer.';
@@ -69,18 +70,19 @@ COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS
 COMMENT ON COLUMN repricer.subscriptions.offer_type IS
     'Of the running period: 1 introductory, 2 promotional, 3 offer code, 4 win-back; null: no offer.';
 COMMENT ON COLUMN repricer.subscriptions.renewal_period IS
-    'The period from the next renewal on, where the customer chose another; null: period, which is that of the running one.';
+    'The length of the periods from the next renewal on, where the customer chose another one. Null: they stay as long as '
+    'period says, which is about the running one.';
 COMMENT ON COLUMN repricer.subscriptions.quantity IS
-    'Of the running period: how many were bought, or how many seats, those that were added to it included.';
+    'Of the running period: how many were bought, or how many seats, including those added during the period.';
 COMMENT ON COLUMN repricer.subscriptions.transaction_reason IS
     'Why the running period was charged: PURCHASE (the customer bought it) or RENEWAL.';
 COMMENT ON COLUMN repricer.subscriptions.app_transaction_id IS
     'The download of the app that it was bought in: the same for all purchases of one Apple account in the app.';
 COMMENT ON COLUMN repricer.subscriptions.auto_renew_product_id IS
-    'The product that renews; another than product_id: the customer chose it for the next period.';
+    'The product that the subscription renews to. Where it differs from product_id, the customer chose it for the next period.';
 COMMENT ON COLUMN repricer.subscriptions.renewal_price_milliunits IS
-    'What the next period costs as a whole, in thousandths of renewal_currency; of several seats the average of one. '
-    'Null where the newest renewal info does not say.';
+    'What the whole next period costs, in thousandths of renewal_currency; where there are several seats, the average price '
+    'of one. Null where the newest renewal info does not say.';
 COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: of renewal_price_milliunits.';
 COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS
     'As offer_type, of the next period; null: no offer.';
@@ -93,11 +95,12 @@ COMMENT ON COLUMN repricer.subscriptions.signed_details IS
     'each transaction that added seats. Null: none of it.';
 
 COMMENT ON COLUMN repricer.subscriptions.renames IS
-    'What items were called, until when, and the transaction of the period that ran then; isDoubtful: only that transaction '
-    'tells it, at another price; isOfItsTransaction: and it is about no other one. Null: nothing was renamed lately.';
+    'Former names of items: what an item was called, until when, and the transaction of the period that ran then. '
+    'isDoubtful: the only evidence is that this transaction lists the new name, at another price. isOfItsTransaction: the '
+    'rename concerns this transaction alone. Null: nothing was renamed lately.';
 COMMENT ON COLUMN repricer.subscriptions.checkpoint_at IS
-    'Statements signed before it stand in subscription_checkpoints; one that comes later is in overdue_statements. Null: all '
-    'statements are kept.';
+    'subscription_checkpoints stands for the statements signed before it; one that arrives later goes to overdue_statements. '
+    'Null: all statements are kept.';
 
 -- Every signed statement about a subscription, decoded once. A fold from the beginning reads these, never the
 -- evidence. V1 notifications are unsigned hints: they stand among the statements, and their source says what they are.
@@ -116,21 +119,22 @@ CREATE TABLE repricer.subscription_events (
     CONSTRAINT subscription_events_source
         CHECK (source IN ('notification', 'response', 'status', 'legacy'))
 ) PARTITION BY RANGE (signed_at);
--- It takes rows of months without a partition; prepare_months moves them once the month has one.
+-- The default partition takes rows of months that have none of their own; prepare_months moves them once the month has one.
 CREATE TABLE repricer.subscription_events_default PARTITION OF repricer.subscription_events DEFAULT;
--- Retention finds with it what came while it was at work, before it drops a month. It costs a writer next to nothing.
+-- Before retention drops a month, it searches by this index for what arrived while it was at work. Writers pay next to
+-- nothing for it.
 CREATE INDEX subscription_events_recorded ON repricer.subscription_events USING brin (recorded_at);
--- Those of which something was left out: next to none.
+-- The statements of which something was left out. There are next to none.
 CREATE INDEX subscription_events_left_out ON repricer.subscription_events (original_transaction_id)
     WHERE statement -> 'ignored' IS NOT NULL;
 COMMENT ON TABLE repricer.subscription_events IS
-    'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the '
-    'notificationUUID, the requestReferenceId or the digest of a status. Old months are dropped by retention, once '
+    'Append-only, except for a statement that reprocess reads anew from its evidence. evidence_id is the '
+    'notificationUUID, the requestReferenceId or the digest of a status. Retention drops old months, once '
     'subscription_checkpoints stands for them.';
 
--- The checkpoint that replaces the statements of a subscription which retention drops: the state in which a fold of
--- the later ones begins. Its columns are those of subscriptions; `rest` has how far each change had come, money that
--- may still move, dependents, own cancellations and the paid periods that a late statement may be compared with.
+-- A checkpoint replaces the statements of a subscription that retention drops: it is the state from which a fold of the
+-- later ones starts. Its columns are those of subscriptions. `rest` holds how far each change had come, money that may
+-- still move, dependents, our own cancellations, and the paid periods that a late statement may be compared with.
 CREATE TABLE repricer.subscription_checkpoints (
     LIKE repricer.subscriptions INCLUDING DEFAULTS,
     covers_before timestamptz NOT NULL,
@@ -139,11 +143,12 @@ CREATE TABLE repricer.subscription_checkpoints (
     CONSTRAINT subscription_checkpoints_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 COMMENT ON TABLE repricer.subscription_checkpoints IS
-    'The state that all statements signed before covers_before end in. One a subscription, replaced by the next one.';
+    'The state of a subscription after all statements signed before covers_before. One row a subscription; the next '
+    'checkpoint replaces it.';
 
--- What is kept of dropped months: the whole statements of subscriptions that have no checkpoint yet, and what reports ask
--- for of the others (statement is null then): that there was a statement of an ending, a failure or a refund, whether it
--- told when the paid period ends, Apple's status that it told, and of which one a statement told where no charge does.
+-- What is kept of dropped months. For subscriptions without a checkpoint these are the whole statements. For all others it
+-- is only what reports ask for (statement is null then): that there was a statement of an end, a failure or a refund;
+-- whether it told when the paid period ends; which status it told; and which paid period it told of that no charge tells.
 CREATE TABLE repricer.kept_statements (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -164,17 +169,19 @@ CREATE TABLE repricer.kept_statements (
 CREATE INDEX kept_statements_whole ON repricer.kept_statements (original_transaction_id) WHERE statement IS NOT NULL;
 CREATE INDEX kept_statements_left_out ON repricer.kept_statements (original_transaction_id) WHERE left_out IS NOT NULL;
 COMMENT ON TABLE repricer.kept_statements IS
-    'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that '
-    'reports ask for.';
+    'What is left of dropped months of subscription_events: the statements that a fold still needs, and what reports ask '
+    'for of the others.';
 
 COMMENT ON COLUMN repricer.kept_statements.told_period_at IS
-    'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
+    'Start of the paid period that the statement told of before any charge did. Null: a charge tells it, or the column '
+    'statement does.';
 COMMENT ON COLUMN repricer.kept_statements.tells_end IS
-    'Whether it told when the paid period ends; where statement is kept, that says so.';
+    'Whether the statement told when the paid period ends. Where the column statement is kept, that column says it.';
 
 COMMENT ON COLUMN repricer.kept_statements.status IS
-    'Apple''s status of the subscription that it told; where statement is kept, that says so. null: it told none.';
-COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of what was left out of it as meaningless; null: nothing.';
+    'The status that Apple told of the subscription. Null: the statement told none, or the column statement says it.';
+COMMENT ON COLUMN repricer.kept_statements.left_out IS
+    'The names of the parts that were left out because they make no sense. Null: nothing was left out.';
 
 CREATE FUNCTION repricer.tells_end(p_statement jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN p_statement @? '$.transaction.expiresAt ? (@ != null)';
@@ -187,16 +194,17 @@ UNION ALL
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
     tells_end OR coalesce(repricer.tells_end(statement), false), left_out, coalesce(statement ->> 'status', status)
 FROM repricer.kept_statements;
--- Whether a sum of money hangs on one of these names: an amount, or what tells that there is one, whose, when and in which
--- currency.
+-- Whether a sum of money depends on one of these names: an amount, or what says that there is an amount, of which item, when
+-- and in which currency.
 CREATE FUNCTION repricer.lacks_amount(p_left_out jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN p_left_out @? '$[*] ? (@ like_regex "^transaction[.](transactionId|purchaseDate|quantity|currency|taxExclusivePrice|revocation(Date|Type|Percentage)|items|items[.](price|offer[.]price|refunds|revocationDate))$")';
 
 COMMENT ON VIEW repricer.told_statements IS
-    'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
+    'All statements, together with what retention kept of dropped months. A statement may appear twice until its month is '
+    'dropped.';
 
--- A statement that came too late: it was signed before the checkpoint of its subscription. Nearly always it is a
--- repetition, but nobody can tell any more. So it is not folded, and named here.
+-- Statements that arrived too late: they were signed before the checkpoint of their subscription. Nearly all of them are
+-- repetitions, but that can no longer be checked. So they are recorded here and not folded.
 CREATE TABLE repricer.overdue_statements (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -211,10 +219,9 @@ CREATE TABLE repricer.overdue_statements (
 -- Retention deletes the oldest first, a few at a time.
 CREATE INDEX overdue_statements_recorded ON repricer.overdue_statements (recorded_at);
 COMMENT ON TABLE repricer.overdue_statements IS
-    'Statements that came after the checkpoint of their subscription had taken the place of all that were signed before it. '
-    'They were not folded.';
+    'Statements that arrived after a checkpoint of their subscription, and were signed before it. They were not folded.';
 
--- The statement that takes a statement back writes this row.
+-- The SQL statement that replaces what Apple stated writes the former version here.
 CREATE TABLE repricer.subscription_event_versions (
     LIKE repricer.subscription_events,
     recorded_until timestamptz NOT NULL,
@@ -252,25 +259,25 @@ CREATE TABLE repricer.charges (
     CONSTRAINT charges_quantity CHECK (quantity >= 1)
 );
 COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times quantity was charged.';
-COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period ends that is paid with it; null: not told.';
+COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period that it pays for ends. Null: no statement told.';
 COMMENT ON COLUMN repricer.charges.revoked_at IS
-    'When the item was revoked, whatever part of the money was given back; null: it was not, or no more.';
+    'When the item was revoked, whatever part of the money was refunded. Null: it was not, or the revocation was reversed.';
 COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
 COMMENT ON COLUMN repricer.charges.is_purchase IS
-    'The customer''s own doing, as a modification, or a seat that is added; no renewal.';
+    'The customer bought it: a purchase, a modification or an added seat. It is no renewal.';
 COMMENT ON COLUMN repricer.charges.is_added_seat IS
-    'Of a purchase: it is of seats that came beside those of the period. Any other charge takes the place of the one before it.';
+    'A purchase of seats that are added to those of the period. Any other charge takes the place of the charge before it.';
 COMMENT ON COLUMN repricer.charges.is_relisted IS
-    'A later statement of its transaction lists another item in place of this one, at another price. It is one charge, of what '
-    'the newest statement says, under the name that it had first.';
+    'A later statement of its transaction lists another item in place of this one, at another price. The two count as one '
+    'charge, with what the newest statement says, under the name that the item had first.';
 COMMENT ON COLUMN repricer.charges.period IS
     'The length of the plan''s period that it pays, as signed: P1W, P1M, P2M, P3M, P6M or P1Y; null: no statement says it.';
 COMMENT ON COLUMN repricer.charges.refunded_milliunits IS
-    'What money_entries say was given back and not taken back again.';
+    'How much was refunded and not reversed, as money_entries say.';
 COMMENT ON COLUMN repricer.charges.recorded_at IS
-    'Since when it is known as it stands here; what was known before is in charge_versions.';
+    'When it was recorded as it stands here. What was known before is in charge_versions.';
 
--- The statement that replaces a charge writes its former version. Charges are corrected rarely, so the whole row is
+-- The SQL statement that replaces a charge writes its former version here. Charges are corrected rarely, so the whole row is
 -- kept.
 CREATE TABLE repricer.charge_versions (
     LIKE repricer.charges,
@@ -282,8 +289,8 @@ CREATE TABLE repricer.charge_versions_default PARTITION OF repricer.charge_versi
 COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
 
 -- The money ledger: one line for each signed charge, refund or reversal of one item, whatever the order and the
--- repeats of the statements. A line is never changed. Where a later statement makes it another, the difference is
--- added as its next correction, so that a sum of what was recorded by an instant says what was known then.
+-- repeats of the statements. A line is never changed. Where a later statement says otherwise, the difference is added as the
+-- line's next correction, so that the sum of what was recorded by an instant is what was known then.
 CREATE TABLE repricer.money_entries (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -299,7 +306,8 @@ CREATE TABLE repricer.money_entries (
     storefront text,
     evidence_id text NOT NULL,
     recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
-    -- What explains it today. Only summarise_figures writes it, and it holds while the subscription bears no mark.
+    -- These four say what explains the line today. Only summarise_figures writes them. They hold while the subscription has
+    -- no row in stale_figures.
     change_id uuid,
     batch_id uuid,
     explained_as text,
@@ -313,18 +321,19 @@ CREATE TABLE repricer.money_entries (
 CREATE INDEX money_entries_batch ON repricer.money_entries (batch_id) WHERE batch_id IS NOT NULL;
 CREATE INDEX money_entries_time ON repricer.money_entries (occurred_at);
 COMMENT ON TABLE repricer.money_entries IS
-    'Append-only, but for what explains a line. What the App Store signed as charged, refunded and taken back, each item of '
-    'a transaction by itself.';
+    'Append-only, except for the columns that say what explains a line. What the App Store signed as charged, refunded or '
+    'reversed, for each item of a transaction by itself.';
 COMMENT ON COLUMN repricer.money_entries.explained_as IS
     'Why the charge is as it is; null: it has an exception, or no change of ours is about it.';
 COMMENT ON COLUMN repricer.money_entries.uplift_milliunits IS
-    'By how much more the renewal brought than at the old price: on the first line of a charge at the price of its change.';
-COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
+    'How much more the renewal brought than at the old price. Only the first line of a charge at the price of its change has it.';
+COMMENT ON COLUMN repricer.money_entries.number IS 'Numbers the refunds of one item at one instant, from 0 on.';
 COMMENT ON COLUMN repricer.money_entries.correction IS
-    '0: as it was first told. Later ones are differences: all of a line add up to what is known.';
+    '0: the amount as it was first told. Higher numbers are differences. All of them together add up to what is known.';
 
--- Past increases that no notification told of, as a person imported them: they count for the rule of 12 months, and say
--- nothing of the time in which none is known. One row an import, and one an increase. Only import_history adds to them.
+-- Past increases that a person imported because no notification told of them. They count for the rule of 12 months, but
+-- do not prove that there were no others. history_imports has a row for each import, imported_increases a row for each
+-- increase. Only import_history adds rows.
 CREATE TABLE repricer.history_imports (
     number integer NOT NULL,
     imported_at timestamptz NOT NULL,
@@ -349,7 +358,7 @@ CREATE TABLE repricer.imported_increases (
     number integer NOT NULL,
     CONSTRAINT imported_increases_pkey PRIMARY KEY (original_transaction_id, sku, increased_on, bucket),
     CONSTRAINT imported_increases_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
-    -- The App Store has sold since 2008. No program could read a date that is not on the calendar.
+    -- No program can read a date outside this range. The App Store opened in 2008, so every real increase is within it.
     CONSTRAINT imported_increases_day CHECK (increased_on BETWEEN '1970-01-01' AND '9999-12-31'),
     CONSTRAINT imported_increases_import FOREIGN KEY (number) REFERENCES repricer.history_imports (number),
     CONSTRAINT imported_increases_id_size CHECK (length(original_transaction_id) BETWEEN 1 AND 64),
@@ -358,11 +367,11 @@ CREATE TABLE repricer.imported_increases (
     CONSTRAINT imported_increases_rise CHECK (0 < old_price_milliunits AND old_price_milliunits < new_price_milliunits)
 );
 COMMENT ON TABLE repricer.imported_increases IS
-    'Append-only. Increases from before the time that statements cover; a day counts from 00:00 UTC on. The '
-    'subscription need not be known.';
+    'Append-only. Increases from before the time that statements cover. A day begins at 00:00 UTC. The subscription need '
+    'not be known.';
 
--- A notification is stored once. Its id is unique in a table of its own, because the key of a partitioned or sharded
--- table must hold what it is partitioned by.
+-- A notification is stored once. The table that makes its id unique is separate, because the key of a partitioned or sharded
+-- table must contain the column that it is partitioned by.
 CREATE TABLE repricer.notification_ids (
     notification_uuid text NOT NULL,
     received_at timestamptz NOT NULL,
@@ -378,12 +387,12 @@ CREATE TABLE repricer.signing_headers (
     CONSTRAINT signing_headers_digest_size CHECK (octet_length(digest) = 32)
 );
 COMMENT ON TABLE repricer.signing_headers IS
-    'The header of each signing chain, as sent, under its SHA-256. Never deleted: a few kilobytes a chain, and '
-    'evidence cannot be rebuilt without.';
+    'The header of each signing chain, as sent, under its SHA-256. Rows are never deleted: a chain takes a few kilobytes, '
+    'and evidence cannot be rebuilt without it.';
 
--- The evidence, to the byte, by month. A payload of 20 KB is kept packed, at a seventh of its size: its headers repeat
--- the certificate chain and are kept once for all in signing_headers, the rest is decoded and compressed. A payload of
--- an odd shape stays whole.
+-- The evidence, to the byte, by month. A payload of 20 KB is packed to a seventh of its size. Its headers repeat the
+-- certificate chain and are stored once, in signing_headers; the rest is decoded and compressed. A payload of an odd shape
+-- stays whole.
 CREATE TABLE repricer.notifications (
     notification_uuid text NOT NULL,
     received_at timestamptz NOT NULL,
@@ -392,8 +401,8 @@ CREATE TABLE repricer.notifications (
     subtype text,
     original_transaction_id text,
     understood boolean NOT NULL,
-    -- What the product does not know of a notification stands beside it. So a sighting counts once over all replicas,
-    -- and `repricer reprocess` can take it back after an upgrade.
+    -- The parts of a notification that the product does not know are stored in its row. So each is counted once over all
+    -- replicas, and `repricer reprocess` can remove it after an upgrade.
     unknown text[],
     signed_payload text COMPRESSION lz4,
     packed bytea COMPRESSION lz4,
@@ -408,18 +417,18 @@ CREATE INDEX notifications_type ON repricer.notifications (type, subtype);
 CREATE INDEX notifications_not_understood ON repricer.notifications (type, subtype) WHERE NOT understood;
 CREATE INDEX notifications_to_reprocess ON repricer.notifications (received_at, notification_uuid)
     WHERE NOT understood OR unknown IS NOT NULL;
--- It takes rows of months without a partition; prepare_months moves them once the month has one. In every partition
--- the payloads lie apart from their rows, so that reports read 160 bytes a notification and not 2 KB.
+-- The default partition takes rows of months that have none of their own; prepare_months moves them once the month has one.
+-- Every partition stores payloads out of line (TOAST), so that reports read 160 bytes a notification and not 2 KB.
 CREATE TABLE repricer.notifications_default PARTITION OF repricer.notifications DEFAULT
     WITH (toast_tuple_target = 128);
 COMMENT ON COLUMN repricer.notifications.signed_payload IS
-    'The payload itself, where it does not come back to the byte from packed.';
+    'The whole payload, where it could not be restored to the byte from packed.';
 COMMENT ON COLUMN repricer.notifications.packed IS
     'The payload without its headers, decoded; `repricer evidence` prints it as it was signed.';
 COMMENT ON COLUMN repricer.notifications.header_digests IS
-    'SHA-256 of each header of packed, 32 bytes each, in the order in which packed counts them.';
+    'SHA-256 of each header of the payload, 32 bytes each, in the order in which packed numbers them.';
 COMMENT ON COLUMN repricer.notifications.unknown IS
-    'What of it was not known when it was read, each as kind:name; null: nothing.';
+    'The parts that the product did not know when it read the notification, each as kind:name. Null: none.';
 
 CREATE VIEW repricer.evidence_size AS
 SELECT n.notifications, s.bytes, s.bytes / nullif(n.notifications, 0) AS bytes_per_notification
@@ -433,7 +442,7 @@ CROSS JOIN (
     ) t
 ) s;
 COMMENT ON VIEW repricer.evidence_size IS
-    'What the raw evidence takes on disk: every table and index of it.';
+    'How much disk the raw evidence takes, with all its tables and indexes.';
 
 -- Live work only: a row is deleted when it is folded, or stays with the error that stopped it.
 CREATE TABLE repricer.inbox (
@@ -448,11 +457,11 @@ CREATE TABLE repricer.inbox (
     CONSTRAINT inbox_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
 COMMENT ON COLUMN repricer.inbox.is_reread IS
-    'Whether it was folded before, and its fold replaces the statement that was read of it then. Until then that one '
-    'stays, so that no fold misses a part of the story.';
--- The queue of a bucket. The condition that something was received after -infinity is always true, and only who asks
--- for a queue repeats it. The statistics of a table that is empty most of the time would otherwise make the planner
--- read the queue of a whole bucket for each subscription.
+    'Whether the notification was folded before. Its fold then replaces the statement that was read from it. Until then that '
+    'statement stays, so that no fold misses a part of the history.';
+-- The queue of a bucket. The condition that something was received after -infinity is always true, and only the query that
+-- reads a queue repeats it. Without it the planner would read the queue of a whole bucket for each subscription, because
+-- its statistics describe a table that is empty most of the time.
 CREATE INDEX inbox_waiting ON repricer.inbox (bucket, received_at)
     WHERE error IS NULL AND received_at > '-infinity';
 -- This index is in the order of signing, so that a subscription with thousands of waiting notifications is folded in
@@ -524,22 +533,22 @@ CREATE TABLE repricer.outbox (
 );
 CREATE INDEX outbox_by_time ON repricer.outbox ("timestamp");
 COMMENT ON TABLE repricer.outbox IS
-    'Events for other programs, written in the transaction of what they tell; never updated, deleted after their '
-    'retention.';
-COMMENT ON COLUMN repricer.outbox.aggregateid IS 'The subscription: its events are in order.';
+    'Events for other programs. An event is written in the transaction that changes what it reports, is never updated, and '
+    'is deleted when its retention ends.';
+COMMENT ON COLUMN repricer.outbox.aggregateid IS 'The subscription. Its events are in order.';
 COMMENT ON COLUMN repricer.outbox.position IS 'Grows within an aggregate; has gaps.';
-COMMENT ON COLUMN repricer.outbox.id IS 'Names the event for ever: a receiver that knows it has it already.';
+COMMENT ON COLUMN repricer.outbox.id IS 'Identifies the event for ever. A receiver that knows this id has the event already.';
 COMMENT ON COLUMN repricer.outbox."timestamp" IS
     'When it was written, by the machine''s clock; payload has the business instants.';
 
--- How far each event has come as a webhook. It stands apart from the outbox, whose rows are only inserted.
+-- The delivery of each event as a webhook. It has a table of its own, because rows of the outbox are only ever inserted.
 CREATE TABLE repricer.webhook_deliveries (
     aggregateid text NOT NULL,
     bucket smallint NOT NULL,
     position bigint NOT NULL,
     state text NOT NULL DEFAULT 'pending',
     attempts integer NOT NULL DEFAULT 0,
-    -- It is the machine's clock. Three days count from here, and again from a replay.
+    -- By the machine's clock. Delivery is tried for three days from here; a replay sets it anew.
     due_since timestamptz NOT NULL DEFAULT now(),
     next_attempt_at timestamptz,
     lease_until timestamptz,
@@ -554,9 +563,11 @@ CREATE TABLE repricer.webhook_deliveries (
 );
 CREATE INDEX webhook_deliveries_pending ON repricer.webhook_deliveries (aggregateid, position)
     WHERE state = 'pending';
--- The order in which events are due. Those behind one that waits have its next attempt, so that nobody reads them in vain.
+-- The order in which events are due. An event behind one that waits bears that one's next attempt, so that no query reads
+-- it before it can be sent.
 CREATE INDEX webhook_deliveries_due
     ON repricer.webhook_deliveries ((coalesce(next_attempt_at, '-infinity')), position) WHERE state = 'pending';
--- A gauge counts them every few seconds. Where no webhook is configured nothing is tried, and nothing is to be repaired.
+-- A gauge counts them every few seconds. Without a configured webhook nothing is tried and there is nothing to repair, so
+-- those rows are left out.
 CREATE INDEX webhook_deliveries_given_up ON repricer.webhook_deliveries (settled_at)
     WHERE state = 'given_up' AND last_error <> 'no webhook was configured';

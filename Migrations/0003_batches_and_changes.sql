@@ -1,5 +1,5 @@
--- What people ask for: a batch, its price changes, the rows that were refused, the parts that items play as parents
--- and dependents, the history of each change, and what became of the dependents of declined ones.
+-- What people ask for: a batch, its price changes, and the rows that were refused. Also the parts that items play as parents
+-- and dependents, the history of each change, and what became of the dependents of declined changes.
 -- Locks: none on existing tables.
 -- breaking: no
 
@@ -32,16 +32,18 @@ CREATE TABLE repricer.batches (
     -- What stops it without a person.
     guards jsonb NOT NULL DEFAULT '[]',
     guards_count_from timestamptz,
-    -- Until then its claims are limited, so that a fault that all rows share shows after a few calls.
+    -- Whether the guard of errors has seen enough answers. Until then claims are limited, so that a fault that all rows share
+    -- shows after a few calls.
     is_sampled boolean NOT NULL DEFAULT false,
     -- These figures are kept, so that a status need not count a million rows again.
     guard_reading jsonb,
     halted_by text,
-    -- A person's pause of a halted batch: it holds however the halt ends, and what was halted, and why, stays told.
+    -- A person paused the batch while it was halted. This pause holds however the halt ends, and what halted the batch, and
+    -- why, stays recorded.
     also_paused_by text,
     also_paused_at timestamptz,
     also_paused_reason text,
-    -- From then on (real time) one call probes whether a batch that a code has halted may go on.
+    -- When (real time) the next call may probe whether a batch that a code has halted can go on.
     probe_at timestamptz,
     probe_answer text,
     -- A code about one storefront (4000134: the product has no price there) halts that storefront and no other.
@@ -55,7 +57,7 @@ CREATE TABLE repricer.batches (
         CHECK (state IN ('submitting', 'awaiting_approval', 'approved', 'rejected', 'aborted')),
     CONSTRAINT batches_have_rows
         CHECK ((row_count > 0 OR state = 'submitting') AND rejected_row_count >= 0),
-    -- The second pair of eyes: no function and no client can get past this one.
+    -- The second pair of eyes: no function and no client can get past this constraint.
     CONSTRAINT batches_second_pair_of_eyes
         CHECK (state <> 'approved' OR decided_by <> submitted_by),
     CONSTRAINT batches_decision_is_signed
@@ -80,7 +82,7 @@ CREATE TABLE repricer.batches (
             && @.least.floor() == @.least))'),
     CONSTRAINT batches_halted_is_paused CHECK (halted_by IS NULL OR is_paused),
     CONSTRAINT batches_probed_is_halted CHECK (probe_at IS NULL OR halted_by IS NOT NULL),
-    -- A probe is a call that changes something, and a person's pause ends these.
+    -- A probe is a call that changes something, so a person's pause stops probes, too.
     CONSTRAINT batches_also_paused_is_halted
         CHECK (also_paused_by IS NULL OR (halted_by IS NOT NULL AND probe_at IS NULL)),
     CONSTRAINT batches_halted_storefronts CHECK (jsonb_typeof(halted_storefronts) = 'object')
@@ -89,8 +91,8 @@ CREATE TABLE repricer.batches (
 CREATE UNIQUE INDEX batches_same_content ON repricer.batches (content_sha256)
     WHERE state IN ('awaiting_approval', 'approved');
 CREATE INDEX batches_next_release ON repricer.batches (next_release_at) WHERE next_release_at IS NOT NULL;
--- Rows enter while their batch is `submitting`, and the count and the audit line end that state. So that nobody adds
--- rows later, no other transaction may see it: this refuses the commit.
+-- Rows are stored while their batch is `submitting`. finish_submission counts them, adds the audit line and ends that state.
+-- This trigger refuses to commit a batch in that state, so no other transaction sees it, and nobody can add rows later.
 CREATE FUNCTION repricer.refuse_unfinished_submission() RETURNS trigger
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -109,34 +111,37 @@ COMMENT ON COLUMN repricer.batches.grouping IS
     'Which items of a subscription share a call: announced (increases without consent share one, decreases one), '
     'item (none), subscription (all that can go).';
 COMMENT ON COLUMN repricer.batches.waves IS
-    'In order: label, release (approval, hand, at, after), at, after_ms, and released_at once it was.';
+    'In order, each: label, release (approval, hand, at, after), at, after_ms, and released_at once it was released.';
 COMMENT ON COLUMN repricer.batches.released_wave IS
     'Rows of a later wave are not sent. Without waves every row is of wave 0.';
 COMMENT ON COLUMN repricer.batches.next_release_at IS
-    'When the next wave is released by itself; null: by hand, or none is left.';
+    'When the service releases the next wave. Null: a person releases it, or none is left.';
 COMMENT ON COLUMN repricer.batches.holdout_basis_points IS
-    'How many subscriptions are never sent, in hundredths of a percent: the comparison of report.holdout. 0: none.';
+    'The share of subscriptions that is never sent, in hundredths of a percent. report.holdout compares them with the others. '
+    '0: none.';
 COMMENT ON COLUMN repricer.batches.guards IS
     'Each: guard (errors, declined, auto_renew_off, moved), over (hundredths of a percent), least (changes counted '
     'before it judges).';
 COMMENT ON COLUMN repricer.batches.guards_count_from IS
-    'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
+    'When a person last resumed the halted batch. Guards count only changes sent since then.';
 COMMENT ON COLUMN repricer.batches.is_sampled IS
-    'Since its guards count, its guard of errors has seen as many answers as it waits for, and they were within it.';
+    'Whether the guard of errors has seen, since guards_count_from, as many answers as it waits for, with errors within its '
+    'limit.';
 COMMENT ON COLUMN repricer.batches.guard_reading IS
-    'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_settled (nothing was '
-    'to be held back, and no call was out), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
+    'What its guards last counted: figures (guard, count, of), at, counted_ms (by the machine''s clock), is_settled (nothing had '
+    'to be held back and no call was out), is_last (no change of it was open any more). Null: nothing since a person resumed it.';
 COMMENT ON COLUMN repricer.batches.halted_by IS
-    'What paused it, where no person did: a guard, or the App Store''s code.';
+    'What paused it where no person did: a guard, or a code of the App Store.';
 COMMENT ON COLUMN repricer.batches.also_paused_by IS
     'The person who paused it while it was halted. Only a person''s resume lets it go on, and no call probes.';
 COMMENT ON COLUMN repricer.batches.probe_answer IS
     'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 COMMENT ON COLUMN repricer.batches.halted_storefronts IS
     'By storefront: by (the App Store''s code), reason, at, probe_at (real time), probe and subscription (the change that '
-    'asks now), answer (of the latest probe). Nothing else of these is sent until one is applied, or a person resumes.';
+    'probes now), answer (of the latest probe). No other change of a halted storefront is sent until a probe is applied, or a '
+    'person resumes the batch.';
 COMMENT ON COLUMN repricer.batches.is_parking IS
-    'Rows of its halted storefronts are still to be taken out of the queues.';
+    'Whether rows of its halted storefronts still have to be taken out of the queues.';
 
 CREATE TABLE repricer.batch_versions (
     batch_id uuid NOT NULL,
@@ -150,7 +155,7 @@ CREATE TABLE repricer.batch_versions (
     CONSTRAINT batch_versions_pkey PRIMARY KEY (batch_id, recorded_until)
 );
 COMMENT ON TABLE repricer.batch_versions IS
-    'Append-only. What a batch was until the instant of recording at which a decision or a halt replaced it.';
+    'Append-only. What a batch was until recorded_until, when a decision or a halt replaced it.';
 
 -- Stores what the batch is before a function changes it. The caller holds the row's lock.
 CREATE FUNCTION repricer.keep_batch(p_batch_id uuid) RETURNS void
@@ -177,8 +182,8 @@ CREATE TABLE repricer.batch_rejects (
 );
 
 -- Answers of the consent rules that many rows of a batch share. They are stored once, and not in each row, which is
--- written again whenever it moves. The id is the beginning of the SHA-256 of the answers, so that pieces of a batch
--- that are made at the same time name the same answers alike.
+-- written again whenever it moves. The id is the beginning of the SHA-256 of the answers, so that pieces of a batch that
+-- are planned at the same time give the same answers the same id.
 CREATE TABLE repricer.batch_rule_answers (
     batch_id uuid NOT NULL,
     answers_id uuid NOT NULL,
@@ -187,7 +192,7 @@ CREATE TABLE repricer.batch_rule_answers (
     CONSTRAINT batch_rule_answers_batch_id_fkey FOREIGN KEY (batch_id) REFERENCES repricer.batches (batch_id)
 );
 
--- Pages keep a fifth free, so that a row that moves stays beside the one that it replaces, and no index gets an entry.
+-- Pages keep a fifth free, so that a new version of a row fits beside the old one, and no index gets an entry.
 CREATE TABLE repricer.price_changes (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -222,8 +227,8 @@ CREATE TABLE repricer.price_changes (
     forecast_reasons text[] NOT NULL DEFAULT '{}',
     forecast_not_known text[] NOT NULL DEFAULT '{}',
     forecast_threshold_source text,
-    -- The rules' answers with their inputs: those that hold an instant, and so concern this row alone. The others are in
-    -- batch_rule_answers. No foreign key says so, since it would cost each row a search: only store_changes writes both.
+    -- Those answers of the rules, with their inputs, that contain an instant and so concern this row alone. The others are in
+    -- batch_rule_answers. A foreign key to it would cost each row a search, and only store_changes writes both.
     forecast_rules jsonb NOT NULL DEFAULT '[]',
     forecast_answers_id uuid,
     forecast_renewal_at timestamptz,
@@ -232,22 +237,22 @@ CREATE TABLE repricer.price_changes (
     at_risk_milliunits bigint,
     at_risk_elsewhere jsonb,
     is_stale boolean NOT NULL DEFAULT false,
-    -- Of one seat are the prices, and of all of them what is at risk.
+    -- Prices are for one seat. What is at risk is for all of them.
     forecast_seats bigint NOT NULL DEFAULT 1,
     -- The live plan, which moves when a renewal is missed.
     send_after timestamptz,
     send_by timestamptz NOT NULL,
     due_effective_at timestamptz NOT NULL,
     planned_effective_at timestamptz,
-    -- Why due_effective_at is later than forecast_effective_at: the first reason at the call, and then those that
-    -- came since.
+    -- Why due_effective_at is later than forecast_effective_at: the first reason before the call, and the first one after it.
     moved_before_call text,
     moved_since_call text,
     called_renewal_at timestamptz,
     is_ready boolean NOT NULL DEFAULT false,
     is_held boolean NOT NULL DEFAULT false,
     goes_alone boolean NOT NULL DEFAULT false,
-    -- Why it waits by itself, longer each time: its refusal says nothing of the customer, while others succeed.
+    -- Why it waits by itself, longer each time: its call was refused while others succeed, and the refusal says nothing about
+    -- the customer.
     parked_reason text,
     parks smallint NOT NULL DEFAULT 0,
     -- How often in a row its token was refused. From two on the next call goes without a token.
@@ -281,7 +286,8 @@ CREATE TABLE repricer.price_changes (
         REFERENCES repricer.price_changes (original_transaction_id, change_id, bucket),
     CONSTRAINT price_changes_sku_size CHECK (length(sku) BETWEEN 1 AND 128),
     CONSTRAINT price_changes_current_sku_size CHECK (length(current_sku) BETWEEN 1 AND 128),
-    -- A thousand billion of any currency at most, as signed prices: no sum of a report leaves 64 bits for one odd row.
+    -- At most a thousand billion of any currency, as for signed prices, so that no single odd row makes a sum of a report
+    -- exceed 64 bits.
     CONSTRAINT price_changes_price CHECK (new_price_milliunits > 0 AND new_price_milliunits <= 1000000000000000
         AND current_price_milliunits BETWEEN 0 AND 1000000000000000
         AND at_risk_milliunits BETWEEN 0 AND 100000000000000000
@@ -327,9 +333,9 @@ CREATE TABLE repricer.price_changes (
 -- A claim writes no index entry. Indexes know `stage` and not `state`: a claim moves the state of a row from queued to
 -- sending, and its stage stays the same. Entries for the state were a quarter of all that delivery wrote.
 CREATE INDEX price_changes_batch ON repricer.price_changes (batch_id, stage);
--- What a batch claims of other subscriptions is asked at its submission and at its approval. Rows with dependents are few.
+-- Submission and approval search a batch for dependents on other subscriptions. Few rows have dependents.
 CREATE INDEX price_changes_with_dependents ON repricer.price_changes (batch_id) WHERE dependent_skus <> '{}';
--- Each fold of a charge asks whether the call of a row of its subscription was refused and put back. Few ever were.
+-- The fold of a charge asks whether a change of its subscription was refused and put back. Few ever were.
 CREATE INDEX price_changes_put_back ON repricer.price_changes (original_transaction_id) WHERE refused_at IS NOT NULL;
 -- Claims go queue by queue (bucket, batch, wave), and take the earliest deadline first in each. So rows of a paused
 -- batch or of a wave to come are never read, however many they are.
@@ -343,28 +349,29 @@ CREATE INDEX price_changes_held ON repricer.price_changes (batch_id, storefront)
 -- Rows that wait by themselves after a refusal. They are few, and every status names them.
 CREATE INDEX price_changes_refused ON repricer.price_changes (batch_id, parked_reason)
     WHERE stage IN ('queued', 'unknown') AND parked_reason IS NOT NULL;
--- Open changes of which something should have been heard. The home page counts what is due by the index alone.
+-- Open changes by the renewal that they are due at, to find those that nothing was heard of. The home page counts what is due
+-- by this index alone.
 CREATE INDEX price_changes_heard_of ON repricer.price_changes (due_effective_at) INCLUDE (batch_id, stage, undoes_change_id)
     WHERE stage IN ('scheduled', 'pending_consent', 'accepted');
--- Calls that must leave: what the home page counts, by the index alone. A claim moves neither column.
+-- Calls that still have to leave. The home page counts them by this index alone. A claim changes neither column.
 CREATE INDEX price_changes_to_call ON repricer.price_changes (batch_id, send_by)
     WHERE stage IN ('awaiting_approval', 'queued') AND NOT is_held_out;
 CREATE INDEX price_changes_announced ON repricer.price_changes (forecast_notice_at)
     WHERE stage = 'scheduled' AND forecast_notice_at IS NOT NULL;
--- One open change an item, whatever its name today: what plan calls conflict_open_change, the database refuses. An
--- undone change stays open beside its undo until Apple has taken that one. The key refuses a second row of a line,
--- too.
+-- One open change an item, whatever its name is today: this refuses what plan calls conflict_open_change. It also refuses a
+-- second row for one line of the file. A change that is being undone stays open beside its undo until Apple has accepted the
+-- undo.
 CREATE UNIQUE INDEX price_changes_one_open
     ON repricer.price_changes (original_transaction_id, coalesce(current_sku, sku), bucket)
     WHERE stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
         AND undoes_change_id IS NULL;
--- Once Apple has taken an undo, nothing of it is open but the proof by the next charge: a new change may follow.
+-- Once Apple has accepted an undo, only its proof by the next charge is missing, so a new change may follow.
 CREATE UNIQUE INDEX price_changes_one_undo
     ON repricer.price_changes (original_transaction_id, undoes_change_id, bucket)
     WHERE undoes_change_id IS NOT NULL AND stage IN ('awaiting_approval', 'queued', 'unknown');
 
 COMMENT ON COLUMN repricer.price_changes.is_held_out IS
-    'Never sent, so that its customer can be compared with those of the others: ends aborted with the approval.';
+    'Never sent, so that its customer can be compared with those who were sent a change. The approval ends it as aborted.';
 COMMENT ON COLUMN repricer.price_changes.undoes_change_id IS
     'The change that this one takes back: current_price_milliunits is then the price that was scheduled. Only '
     'undo_batch writes it.';
@@ -388,37 +395,39 @@ COMMENT ON COLUMN repricer.price_changes.at_risk_elsewhere IS
 COMMENT ON COLUMN repricer.price_changes.is_stale IS
     'Whether it was planned on facts older than a known renewal.';
 COMMENT ON COLUMN repricer.price_changes.forecast_seats IS
-    'How many seats the period that ran at submission was charged for. A price is that of one.';
+    'How many seats the period that ran at submission was charged for. Prices are for one seat.';
 COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS
     'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
 COMMENT ON COLUMN repricer.price_changes.moved_before_call IS
     'What first moved it to a later renewal before its call left: billing_failure, late_call, extension, other. Null: '
     'nothing did.';
 COMMENT ON COLUMN repricer.price_changes.moved_since_call IS
-    'As moved_before_call, since then: by what statements say, and so told anew by a fold from the beginning.';
+    'Like moved_before_call, but since the call left. It follows from statements, so a fold from the beginning sets it again.';
 COMMENT ON COLUMN repricer.price_changes.called_renewal_at IS
-    'The renewal date that was known at the last call: an extension from it that was told later moves the change, even where it came before the call.';
+    'The renewal date that was known at the last call. If an extension of that date is told later, it moves the change, even '
+    'where it happened before the call.';
 COMMENT ON COLUMN repricer.price_changes.is_held IS
-    'Taken out of the queues, since its storefront is halted in its batch. One put back since may lack the mark.';
+    'Taken out of the queues, because its storefront is halted in its batch. A change that was put back since then may lack '
+    'the mark.';
 COMMENT ON COLUMN repricer.price_changes.stage IS
-    'As indexes know `state`: a change whose call is out is queued here, so that a claim writes no index entry.';
+    'The state as indexes know it: a change whose call is out is still queued here, so that a claim writes no index entry.';
 COMMENT ON COLUMN repricer.price_changes.refused_at IS
-    'When its first call left that was refused and put back. A renewal above the old price since then is looked at, though '
-    'nothing that we know of was applied.';
+    'When the first of its calls left that were refused, if the change was put back since. A later renewal above the old price '
+    'is examined, although no call is known to have been applied.';
 COMMENT ON COLUMN repricer.price_changes.doubtful_since IS
-    'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
+    'Since when the App Store may have its price without our knowledge: the first call that was abandoned with an unknown '
+    'outcome, a call that a lost database may have made, or the instant at which a person closed the change.';
 
 COMMENT ON COLUMN repricer.price_changes.is_leaving IS
     'It took effect, and its item is not set to renew any more: no further period is charged.';
 COMMENT ON COLUMN repricer.price_changes.recorded_at IS
-    'Since when it stands as it does here, of what price_change_versions keeps. Null: as it was submitted.';
+    'When what stands here was recorded. Null: since its submission only the approval and a claim have changed it.';
 COMMENT ON COLUMN repricer.price_changes.claim_recorded_at IS 'When its latest claim was recorded. Null: it had none.';
 
--- Former versions of changes, for reports of the past: the columns that reports read and that change. The statement
--- that replaces a version writes it. Three versions are not kept, because nearly every change has them and they can
--- be told: that it waited for approval, that it was queued and never called, and that its call was out, where the
--- answer scheduled it and altered nothing else. The approval of the batch, and claim_recorded_at and recorded_at of
--- what follows, say when these ended.
+-- Former versions of changes, for reports of the past: the columns that reports read and that change. The SQL statement that
+-- replaces a version writes it here. Three versions are not kept, because nearly every change has them and they can be
+-- derived: waiting for approval; queued and never called; and called, where the answer scheduled the change and altered
+-- nothing else. The approval of the batch, and claim_recorded_at and recorded_at of the next version, say when these ended.
 CREATE TABLE repricer.price_change_versions (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -454,9 +463,9 @@ CREATE TABLE repricer.price_change_versions (
 ) PARTITION BY RANGE (recorded_until);
 CREATE TABLE repricer.price_change_versions_default PARTITION OF repricer.price_change_versions DEFAULT;
 COMMENT ON TABLE repricer.price_change_versions IS
-    'Append-only. What a price change was until the instant of recording at which something known replaced it.';
+    'Append-only. What a price change was until recorded_until, when something newer replaced it.';
 
--- Subscriptions of which a fact was written that may alter the figures which reports keep.
+-- Marks: the subscriptions with a new fact that may alter the figures which are kept for reports.
 CREATE TABLE repricer.stale_figures (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -466,8 +475,8 @@ CREATE INDEX stale_figures_subscription ON repricer.stale_figures (original_tran
 COMMENT ON TABLE repricer.stale_figures IS
     'Subscriptions whose kept figures are to be computed anew. One row a writer, so that nobody waits for another one''s mark.';
 
--- What every function does before it alters changes: keeps what they are, and marks their subscriptions. Returns the instant
--- that they bear from now on (recorded_at). The caller holds the locks of their subscriptions or rows.
+-- Every function calls this before it alters changes. It keeps their present versions, marks their subscriptions, and returns
+-- the instant for their new recorded_at. The caller holds the locks of the subscriptions or of the rows.
 CREATE FUNCTION repricer.keep_changes(p_ids text[], p_change_ids uuid[]) RETURNS timestamptz
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -493,7 +502,7 @@ END
 $$;
 
 -- Each SKU of a subscription plays one part among the open changes: parent or dependent. This one key refuses a
--- dependent of itself, a shared one and a chain, over all batches. Rows of an ended change leave.
+-- dependent of itself, a shared one and a chain, over all batches. The rows of a change are deleted when it ends.
 CREATE TABLE repricer.dependency_roles (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -524,7 +533,7 @@ CREATE TABLE repricer.dependent_claims (
 );
 CREATE INDEX dependent_claims_by ON repricer.dependent_claims (claimed_by, change_id);
 COMMENT ON TABLE repricer.dependent_claims IS
-    'Items that a change names as dependents and that another subscription of the customer carries. Counts while the '
+    'Items that a change names as dependents and that another subscription of the customer carries. A claim counts while its '
     'change is open.';
 COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
 COMMENT ON COLUMN repricer.dependent_claims.claimed_by IS 'The subscription of the change that names it.';
@@ -532,8 +541,8 @@ COMMENT ON COLUMN repricer.dependent_claims.period IS
     'How long the periods of the carrying subscription are from its next renewal on, as the claim found it; null: not known.';
 
 -- The history of each change: append-only, by month. The evidence makes a line unique, so that a repeated fold adds
--- none. A history begins with the approval: that the change was submitted, when and by whom, its batch says once for
--- all rows.
+-- none. A history begins with the approval, because the batch says once for all its changes when and by whom they were
+-- submitted.
 CREATE TABLE repricer.price_change_history (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -549,7 +558,7 @@ CREATE TABLE repricer.price_change_history (
         PRIMARY KEY (original_transaction_id, change_id, occurred_at, state, evidence_id, bucket),
     CONSTRAINT price_change_history_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 ) PARTITION BY RANGE (occurred_at);
--- It takes rows of months without a partition; prepare_months moves them once the month has one.
+-- The default partition takes rows of months that have none of their own; prepare_months moves them once the month has one.
 CREATE TABLE repricer.price_change_history_default PARTITION OF repricer.price_change_history DEFAULT;
 
 -- What became of each dependent of a declined increase. The App Store drops one of the same subscription by itself;
@@ -576,7 +585,8 @@ CREATE TABLE repricer.dependent_cancellations (
     detail text,
     next_check_at timestamptz,
     checks integer NOT NULL DEFAULT 0,
-    -- The code by which its call had ended before a halt put it back. Refused with it again, it stays a discrepancy.
+    -- The code with which its call was refused before a halt put it back. If it is refused with that code again, it stays a
+    -- discrepancy.
     put_back_for text,
     recorded_at timestamptz NOT NULL DEFAULT repricer.recording_instant(),
     CONSTRAINT dependent_cancellations_pkey
@@ -589,29 +599,29 @@ CREATE TABLE repricer.dependent_cancellations (
     CONSTRAINT dependent_cancellations_proof
         CHECK (state <> 'confirmed' OR settled_by_evidence IS NOT NULL)
 );
--- The condition is always true, and only who asks for what is due repeats it (see inbox_waiting).
+-- The second condition is always true, and only the query for what is due repeats it (see inbox_waiting).
 CREATE INDEX dependent_cancellations_open ON repricer.dependent_cancellations (bucket, requested_at)
     WHERE state = 'requested' AND requested_at > '-infinity';
 CREATE INDEX dependent_cancellations_falling ON repricer.dependent_cancellations (target_transaction_id)
     WHERE state = 'requested' AND is_cross_subscription;
--- What holds a call back, or ends it, is asked of all its parents, which are in other buckets.
+-- Whether a call is held back, or ends, depends on all its parents, which are in other buckets.
 CREATE INDEX dependent_cancellations_sent ON repricer.dependent_cancellations (cancel_reference_id)
     WHERE state IN ('cancel_sent', 'discrepancy') AND settled_at IS NULL AND cancel_reference_id IS NOT NULL;
 COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS
-    'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is '
+    'Whether the item is on another subscription of the customer. The App Store does not drop it, so Cancel a Subscription is '
     'called.';
 COMMENT ON COLUMN repricer.dependent_cancellations.recorded_at IS
-    'Since when it stands as it does here; what it was before is in dependent_cancellation_versions.';
+    'When it was recorded as it stands here. What was known before is in dependent_cancellation_versions.';
 COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS
-    'The subscription that carries it, once found.';
+    'The subscription that carries the item, once it is found.';
 COMMENT ON COLUMN repricer.dependent_cancellations.target_period IS
-    'The period of that subscription when it was found, as of which price_milliunits is. What is told of the dependent names '
-    'it: the subscription may be in another bucket.';
+    'The period that the carrying subscription had when it was found; price_milliunits is for that period. Events about the '
+    'dependent name it, and that subscription may be in another bucket.';
 COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS
     'The requestReferenceId of the call that cancels it.';
 
--- The statement that replaces a cancellation writes its former version. Nearly none has more than two, so the whole
--- row is kept.
+-- The SQL statement that replaces a cancellation writes its former version here. Nearly no cancellation has more than two, so
+-- the whole row is kept.
 CREATE TABLE repricer.dependent_cancellation_versions (
     LIKE repricer.dependent_cancellations,
     recorded_until timestamptz NOT NULL,

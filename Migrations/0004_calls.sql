@@ -1,6 +1,6 @@
--- Calls to the App Store. Each is a row before it is made: the intent with the identifier that the call carries. One
--- table holds every kind, so that one index says "one call in flight a subscription". What people ask of extensions
--- stands here, too; their functions are in 0008, since they need what comes before.
+-- Calls to the App Store. Each is a row before it is made: the intent, with the identifier that the call carries. One table
+-- holds every kind, so that one index allows only one call in flight a subscription. The requests for extensions are here,
+-- too. Their functions are in 0012, because they need the audit trail and the approval limits.
 -- Locks: none on existing tables.
 -- breaking: no
 
@@ -49,9 +49,9 @@ CREATE TABLE repricer.store_calls (
 -- This index allows one call in flight a subscription, whatever its kind.
 CREATE UNIQUE INDEX store_calls_one_in_flight ON repricer.store_calls (subject, bucket)
     WHERE state IN ('sending', 'unknown');
--- Open calls are found in the order of their leases, so that a reader of days, whose snapshot keeps the entries of
--- closed calls alive, does not slow this down. The index above can't serve both questions: the planner would read it
--- from end to end for each subscription.
+-- Open calls are found in the order of their leases. So a snapshot that is open for days, and keeps the entries of closed
+-- calls alive, does not slow the search. The index above can't answer both questions, because the planner would read it from
+-- end to end for each subscription.
 CREATE INDEX store_calls_open ON repricer.store_calls (kind, lease_until) WHERE settled_at IS NULL;
 -- Retention deletes the oldest first, a few at a time.
 CREATE INDEX store_calls_settled ON repricer.store_calls (settled_at)
@@ -59,25 +59,25 @@ CREATE INDEX store_calls_settled ON repricer.store_calls (settled_at)
 COMMENT ON TABLE repricer.store_calls IS
     'Every call to the App Store that changes something: written before it is made, fenced by its lease, settled once.';
 COMMENT ON COLUMN repricer.store_calls.subject IS
-    'The subscription that it changes, by its original transaction id; of a mass extension product: and the product.';
+    'The original transaction id of the subscription that it changes; for a mass extension, product: and the product.';
 COMMENT ON COLUMN repricer.store_calls.call_id IS
-    'Of a price change and a cancellation the requestReferenceId that Apple is told.';
+    'For a price change and a cancellation, the requestReferenceId that Apple is told.';
 COMMENT ON COLUMN repricer.store_calls.carries IS
     'What waits for its outcome: price changes, or the request of an extension.';
 COMMENT ON COLUMN repricer.store_calls.parents IS
-    'Of a cancellation: the subscriptions whose declined changes it cancels dependents of.';
+    'For a cancellation: the subscriptions with the declined changes whose dependents it cancels.';
 COMMENT ON COLUMN repricer.store_calls.in_flight_until IS
-    'Of the machine''s clock: later no attempt of it can be on its way any more.';
+    'By the machine''s clock. After this instant no attempt of it can still be on its way.';
 COMMENT ON COLUMN repricer.store_calls.is_reopened IS
-    'A late statement took its proof away: from then on it is checked and never sent.';
+    'A late statement disproved its outcome. Since then it is only checked, and never sent.';
 COMMENT ON COLUMN repricer.store_calls.is_doubtful IS
-    'Closed as not applied although nobody knows for sure: no check showed it.';
+    'Closed as not applied because no check showed it, although that is not certain.';
 COMMENT ON COLUMN repricer.store_calls.reenabled_at IS
-    'Of a cancellation: when the customer was seen to have turned the renewal on again; a later end is their own.';
+    'For a cancellation: when the customer was seen to have turned renewal on again. A later end is the customer''s own doing.';
 
--- Claims of one bucket are made one at a time: who finds the row of a bucket locked goes on to another bucket, since
--- reading over all that the other claim has locked would take longer. A row behind a grant, and not an advisory lock,
--- which any login could take.
+-- Claims of one bucket are made one at a time. A claim that finds the row of a bucket locked goes on to another bucket,
+-- because it would take longer to skip all rows that the other claim has locked. The lock is a row behind a grant, because
+-- any login could take an advisory lock.
 CREATE TABLE repricer.bucket_turns (
     bucket smallint NOT NULL,
     CONSTRAINT bucket_turns_pkey PRIMARY KEY (bucket)
@@ -85,8 +85,8 @@ CREATE TABLE repricer.bucket_turns (
 INSERT INTO repricer.bucket_turns SELECT generate_series(0, 63);
 COMMENT ON TABLE repricer.bucket_turns IS 'One row a bucket; a claim holds its lock until its transaction ends.';
 
--- Extend Subscription Renewal Dates for All Active Subscribers: one row a request. Functions of 0008 write it, and the
--- service after its approval.
+-- Extend Subscription Renewal Dates for All Active Subscribers: one row a request. Functions of 0012 write it, and after the
+-- approval the service does.
 CREATE TABLE repricer.mass_extensions (
     -- The request identifier. The same identifier again is the same request.
     extension_id uuid NOT NULL,
@@ -107,7 +107,7 @@ CREATE TABLE repricer.mass_extensions (
     decision_reason text,
     -- When the first call was made, by the business clock.
     called_at timestamptz,
-    -- A database that is lost may have called it since.
+    -- Since when a database that was lost may have called it.
     doubtful_since timestamptz,
     -- When the call of an approved request is due, in real time.
     next_attempt_at timestamptz,
@@ -121,7 +121,7 @@ CREATE TABLE repricer.mass_extensions (
     summary_evidence text,
     summary_succeeded bigint,
     summary_failed bigint,
-    -- It stands beside the approver: an approved request may still be rejected before its call.
+    -- Kept apart from the approver, because an approved request may still be rejected before its call.
     rejected_by text,
     rejected_at timestamptz,
     CONSTRAINT mass_extensions_pkey PRIMARY KEY (extension_id),
@@ -158,7 +158,7 @@ CREATE TABLE repricer.mass_extension_approvals (
         REFERENCES repricer.mass_extensions (extension_id)
 );
 COMMENT ON TABLE repricer.mass_extension_approvals IS
-    'Append-only. Who approved a mass extension beyond their limits, as first_approvals of batches.';
+    'Append-only. Who approved a mass extension that exceeds their limits, as first_approvals says for batches.';
 
 -- The requests of Extend a Subscription Renewal Date, one row each, whether made by themselves or as a retry.
 CREATE TABLE repricer.extension_requests (
@@ -179,7 +179,7 @@ CREATE TABLE repricer.extension_requests (
     called_at timestamptz,
     -- Whether the call went to the Sandbox, where renewals come quickly. No page says how long a day of an extension is there.
     is_of_sandbox boolean NOT NULL DEFAULT false,
-    -- Whether an earlier call may have been applied: no check showed it, or a database that is lost made it.
+    -- Whether an earlier call may have been applied, although no check showed it or because a lost database may have made it.
     is_doubtful boolean NOT NULL DEFAULT false,
     next_attempt_at timestamptz,
     renewal_before timestamptz,
@@ -189,7 +189,7 @@ CREATE TABLE repricer.extension_requests (
     settled_by text,
     code text,
     detail text,
-    -- The code by which it had ended before a halt put it back. Refused with it again, it stays refused.
+    -- The code with which it was refused before a halt put it back. If it is refused with that code again, it stays refused.
     put_back_for text,
     CONSTRAINT extension_requests_pkey PRIMARY KEY (original_transaction_id, extension_id, bucket),
     CONSTRAINT extension_requests_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id)),
@@ -206,7 +206,7 @@ CREATE TABLE repricer.extension_requests (
 );
 CREATE UNIQUE INDEX extension_requests_one_open ON repricer.extension_requests (original_transaction_id, bucket)
     WHERE state IN ('queued', 'sending', 'unknown');
--- The condition is always true, and only who asks for what is due repeats it (see inbox_waiting).
+-- The second condition is always true, and only the query for what is due repeats it (see inbox_waiting).
 CREATE INDEX extension_requests_due ON repricer.extension_requests (bucket, next_attempt_at NULLS FIRST)
     WHERE state = 'queued' AND requested_at > '-infinity';
 CREATE INDEX extension_requests_of_mass ON repricer.extension_requests (mass_extension_id);

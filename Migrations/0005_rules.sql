@@ -5,10 +5,10 @@
 -- Locks: none on existing tables.
 -- breaking: no
 
--- One row an import; its number is the version of the rules. Two imports at one moment meet at the primary key, and
--- the second one starts again. Only import_rules adds to these tables.
--- A withdrawn row says nothing itself: it takes back what was recorded before it for its key and valid_from, and the row
--- of an earlier valid_from holds again.
+-- One row an import; its number is the version of the rules. Of two imports at one moment, the second fails at the primary key
+-- and starts again. Only import_rules adds to these tables.
+-- A withdrawn row states no rule. It takes back what was recorded before it for its key and valid_from, so that the row of
+-- an earlier valid_from holds again.
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
     imported_at timestamptz NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE repricer.consent_thresholds (
     withdrawn boolean NOT NULL DEFAULT false,
     amount_milliunits bigint,
     source text,
-    -- Without an instant it holds since ever. No program could read one that is not on the calendar.
+    -- -infinity: it has always held. Programs can read no other instant outside this range.
     CONSTRAINT consent_thresholds_valid_from CHECK (
         valid_from = '-infinity' OR valid_from BETWEEN '0001-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'),
     CONSTRAINT consent_thresholds_pkey
@@ -54,8 +54,8 @@ CREATE TABLE repricer.consent_thresholds (
 );
 COMMENT ON TABLE repricer.consent_thresholds IS
     'Append-only. An increase above 50 % that also exceeds the amount needs consent. The newest valid_from at '
-    'an instant is in force then, of equal ones the highest revision; -infinity: since ever. A row that is withdrawn '
-    'takes back what earlier revisions say from its valid_from on.';
+    'an instant is in force then; of equal ones, the highest revision. -infinity: it has always held. A withdrawn row '
+    'takes back what earlier revisions say for its key and valid_from.';
 
 CREATE TABLE repricer.always_consent_storefronts (
     storefront text NOT NULL,
@@ -66,7 +66,7 @@ CREATE TABLE repricer.always_consent_storefronts (
     withdrawn boolean NOT NULL DEFAULT false,
     is_required boolean,
     source text,
-    -- Without an instant it holds since ever. No program could read one that is not on the calendar.
+    -- -infinity: it has always held. Programs can read no other instant outside this range.
     CONSTRAINT always_consent_storefronts_valid_from CHECK (
         valid_from = '-infinity' OR valid_from BETWEEN '0001-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'),
     CONSTRAINT always_consent_storefronts_pkey PRIMARY KEY (storefront, valid_from, revision),
@@ -89,7 +89,7 @@ CREATE TABLE repricer.currency_decimals (
     withdrawn boolean NOT NULL DEFAULT false,
     decimals integer,
     source text,
-    -- Without an instant it holds since ever. No program could read one that is not on the calendar.
+    -- -infinity: it has always held. Programs can read no other instant outside this range.
     CONSTRAINT currency_decimals_valid_from CHECK (
         valid_from = '-infinity' OR valid_from BETWEEN '0001-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'),
     CONSTRAINT currency_decimals_pkey PRIMARY KEY (currency, valid_from, revision),
@@ -113,7 +113,7 @@ CREATE TABLE repricer.exchange_rates (
     withdrawn boolean NOT NULL DEFAULT false,
     billionths_per_euro bigint,
     source text,
-    -- Without an instant it holds since ever. No program could read one that is not on the calendar.
+    -- -infinity: it has always held. Programs can read no other instant outside this range.
     CONSTRAINT exchange_rates_valid_from CHECK (
         valid_from = '-infinity' OR valid_from BETWEEN '0001-01-01 00:00:00Z' AND '9999-12-31 00:00:00Z'),
     CONSTRAINT exchange_rates_pkey PRIMARY KEY (currency, valid_from, revision),
@@ -126,7 +126,8 @@ CREATE TABLE repricer.exchange_rates (
     CONSTRAINT exchange_rates_source_size CHECK (length(source) BETWEEN 1 AND 64)
 );
 COMMENT ON TABLE repricer.exchange_rates IS
-    'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
+    'Append-only. What one euro costs, in billionths of the currency: to estimate thresholds, and to convert sums into one '
+    'currency.';
 
 -- What is known on the day the product ships: the part of Apple's table of storefronts that could be read (AFG to
 -- BGR), the rule's own text for the USA, and Apple's currencies. The annual amount is always ten times the other one.

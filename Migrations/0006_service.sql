@@ -5,9 +5,9 @@
 -- breaking: no
 
 -- Calls a second over all replicas; nothing but this row says who may call when. The rate is a window, not a counter:
--- the row of an endpoint remembers the permits of the last window (1.015 s) and those to come (650 ms). A counter, or
--- a grid of instants, would lose a permit that was missed or given back, and with it a fiftieth of a second of the
--- rate: a machine whose CPU was taken now and then would use 85 % of it.
+-- the row of an endpoint holds the permits of the last window (1.015 s) and those to come (650 ms). With a counter, or a grid
+-- of instants, a permit that was missed or given back would be lost, and a fiftieth of a second of the rate with it: a machine
+-- whose CPU is busy now and then would use only 85 % of the rate.
 CREATE TABLE repricer.rate_limits (
     endpoint text NOT NULL,
     next_permit_micros bigint NOT NULL DEFAULT 0,
@@ -17,27 +17,27 @@ CREATE TABLE repricer.rate_limits (
     CONSTRAINT rate_limits_pkey PRIMARY KEY (endpoint)
 );
 COMMENT ON COLUMN repricer.rate_limits.next_permit_micros IS
-    'No permit before it is free, for nobody has one behind it; microseconds since 1970.';
+    'The next permit is not earlier than this. Every permit given so far is. Microseconds since 1970.';
 COMMENT ON COLUMN repricer.rate_limits.taken_micros IS
-    'The permits of the last window and those to come, ascending; empty where none is ever missed. Microseconds since '
-    '1970.';
+    'The permits of the last window and those to come, ascending; empty where the gap between permits alone keeps the rate. '
+    'Microseconds since 1970.';
 COMMENT ON COLUMN repricer.rate_limits.counted_since_micros IS
-    'Permits before it stand for a window in which nobody called. Who counts calls counts none of them.';
+    'Earlier permits only fill a window in which nobody called. They stand for no calls, and are not counted as such.';
 COMMENT ON COLUMN repricer.rate_limits.blocked_until IS
-    'The App Store asked every process for silence until then.';
+    'The App Store asked that no process call before this instant.';
 
--- The one clock that all processes share. The rate asks it nowhere else; a rehearsal gives its own clock.
+-- The one clock that all processes share. The rate reads no other, except in a rehearsal, which passes its own.
 CREATE FUNCTION repricer.rate_clock() RETURNS bigint
 LANGUAGE sql VOLATILE
 RETURN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
--- Reserves up to p_wanted permits within p_horizon, none in the past, p_gap apart at least, and never more than
+-- Reserves up to p_wanted permits within p_horizon, none in the past, at least p_gap apart, and never more than
 -- p_most in p_window; p_most is 0 where the gap alone keeps the rate. p_missed are permits that the caller had and
--- did not use. p_now is the clock of a rehearsal, NULL the clock of the database. All in microseconds. No row comes
--- back where the endpoint has none yet.
+-- did not use. p_now is the clock of a rehearsal; null means the clock of the database. All in microseconds. Returns no row
+-- where the endpoint has no row yet.
 --
--- After a clock was set back, the permits of the row would lie in a far future. Nobody reserves that far, so they count
--- for nothing, and the next ones start a window behind the point where the last honest lease must have ended.
+-- If the clock was set back, the permits of the row lie far in the future. Nobody reserves that far ahead, so they are
+-- dropped. The next permits start one window after the latest instant that a lease can have reached.
 CREATE FUNCTION repricer.lease_permits(
     p_endpoint text, p_wanted bigint, p_now bigint, p_horizon bigint, p_gap bigint, p_window bigint, p_most bigint,
     p_missed bigint[]
@@ -72,7 +72,7 @@ BEGIN
         v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
     END IF;
     LOOP
-        -- The permit p_most before it, if there are so many, lies a window behind.
+        -- The permit p_most places before it, if there is one, must be a whole window earlier.
         v_next := greatest(v_floor, v_taken[cardinality(v_taken) - p_most + 1] + p_window);
         EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_permits) >= p_wanted OR v_next >= v_now + p_horizon;
         v_permits := v_permits || v_next;
@@ -87,11 +87,11 @@ BEGIN
 END
 $$;
 
--- Whether delivery is paused by a person, whether the service has stopped calling by itself, and whose clock counts.
--- database_identity is the database that the service last knew itself in: another one is a copy, restored or failed
--- over to, that may have lost calls. While catch_up_since is set no call leaves: what the App Store says since then
--- is read first, by the service or by the person who recovers. Reading begins at catch_up_from (real time), when no
--- call of the former database can be on its way any more.
+-- Whether a person has paused delivery, whether the service has stopped calling by itself, and whose clock counts.
+-- database_identity is the database that the service last saw. If it differs, this database is a copy, restored or failed
+-- over to, that may lack calls. While catch_up_since is set no call leaves: first the service, or the person who recovers,
+-- reads what the App Store says since then. Reading begins at catch_up_from (real time), when no call of the former
+-- database can still be on its way.
 CREATE TABLE repricer.service_controls (
     one_row boolean NOT NULL DEFAULT true,
     is_paused boolean NOT NULL DEFAULT false,
@@ -105,7 +105,7 @@ CREATE TABLE repricer.service_controls (
     -- Store gives no answers.
     halted_kinds jsonb NOT NULL DEFAULT '{}',
     throttled_kinds jsonb NOT NULL DEFAULT '{}',
-    -- Kinds of which no call can leave, as a delivering process saw it last.
+    -- Kinds of call of which none can leave, as a delivering process saw it last.
     unreached_kinds jsonb NOT NULL DEFAULT '{}',
     database_identity text,
     catch_up_since timestamptz,
@@ -130,31 +130,32 @@ CREATE TABLE repricer.service_controls (
 );
 INSERT INTO repricer.service_controls DEFAULT VALUES;
 COMMENT ON COLUMN repricer.service_controls.catch_up_answer IS
-    'Why the latest reading of what the App Store says ended before its end, while calls wait for it.';
+    'Why the service, when it last read what the App Store says, stopped before the end, while calls wait for that reading.';
 COMMENT ON COLUMN repricer.service_controls.is_restored IS
-    'A database was lost once, and this one took its place: claims ask whether a status of the list recover/restored is still to '
-    'be read, of subscriptions that the lost one may have called.';
+    'Whether this database took the place of one that was lost. A claim then asks whether the status of a subscription that the '
+    'lost one may have called is still to be read (list recover/restored).';
 COMMENT ON COLUMN repricer.service_controls.halted_answer IS
     'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 COMMENT ON COLUMN repricer.service_controls.halted_kinds IS
-    'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
+    'By kind of call: at, reason, answer (of the latest probe). One call of the kind a minute probes whether they may go on.';
 COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS
-    'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+    'By kind of call: since, until (when the next call leaves), answer (the latest). It ends when a call is answered.';
 COMMENT ON COLUMN repricer.service_controls.unreached_kinds IS
-    'By kind of call: since, tried (the latest call), answer (why it did not leave), seen (when that was noted, in real time: what '
-    'was seen more than three minutes ago says nothing of today). Until one is answered. It holds nothing back.';
+    'By kind of call: since, tried (the latest call), answer (why it did not leave), seen (when that was noted, in real time; '
+    'after three minutes it no longer counts). It ends when a call is answered. It holds nothing back.';
 COMMENT ON COLUMN repricer.service_controls.change_price_rate IS
-    'Calls in a thousand seconds that the service makes at most: what people reckon with who name no rate of their own.';
+    'How many calls the service makes in a thousand seconds at most. Forecasts use it where a person names no rate of their own.';
 COMMENT ON COLUMN repricer.service_controls.lowest_program IS
-    'The schema that a program must have been written for to make a call, or to write: the newest breaking migration. The migrator sets it.';
+    'A program may make calls and write only if it was written for this schema version or a later one: that of the newest '
+    'breaking migration. The migrator sets it.';
 COMMENT ON COLUMN repricer.service_controls.clock_rate IS
-    'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. '
+    'In a rehearsal: the clock shows clock_start at the real instant clock_origin, and runs at this many seconds a second. '
     'What is recorded is dated by it. Null: by the server''s clock.';
 COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS
-    'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
+    'Decisions are dated by the instant that the program gives, because it runs on a virtual clock; see decision_instant.';
 
--- Who holds rows that calls wait for, as a delivering process saw it last. It has a row of its own: a halt that waits for such a
--- session holds the row of controls, and would keep it from being told.
+-- Which sessions hold rows that calls wait for, as a delivering process saw it last. This is a table of its own, because a halt
+-- that waits for such a session holds the row of service_controls: nobody could record there who is waited for.
 CREATE TABLE repricer.blocking_sessions (
     one_row boolean NOT NULL DEFAULT true,
     since timestamptz,
@@ -166,41 +167,41 @@ CREATE TABLE repricer.blocking_sessions (
 );
 INSERT INTO repricer.blocking_sessions DEFAULT VALUES;
 COMMENT ON COLUMN repricer.blocking_sessions.since IS 'Since when rows are held, in real time; null: none are.';
-COMMENT ON COLUMN repricer.blocking_sessions.is_all IS 'Nothing that is due can be claimed.';
+COMMENT ON COLUMN repricer.blocking_sessions.is_all IS 'Whether nothing that is due can be claimed.';
 COMMENT ON COLUMN repricer.blocking_sessions.seen_at IS
-    'Real time. A sight of more than three minutes ago says nothing of today.';
+    'When this was last seen, in real time. After three minutes it no longer counts.';
 
--- One row for each halt: what ended by the same refusals is put back, because these say nothing of the customer. It
--- takes as long as checks of refused calls go on, and so outlives the transaction that halts. Refusals of the minute
--- before the halt count too, where they bear the same code, because another process met them.
+-- One row for each halt. What ended by the refusals that caused the halt is put back, because they say nothing about the
+-- customer. This goes on for as long as refused calls are checked, and so outlives the transaction that halts. Refusals with
+-- the same code count from a minute before ended_from, because another process may have met them.
 CREATE TABLE repricer.put_backs (
     put_back_id bigint GENERATED ALWAYS AS IDENTITY,
     kind text NOT NULL,
     -- Null stands for every batch, or for a kind without batches.
     batch_id uuid,
     code text NOT NULL,
-    -- The first of the refusals, and the end of the halt, by the business clock.
+    -- When the first of the refusals came, and when the halt ended, by the business clock.
     ended_from timestamptz NOT NULL,
     ended_until timestamptz,
-    -- Whether a call of another subscription was answered, so that the halt ended or had ended.
+    -- Whether an answered call ended the halt, or the batch that was halted had nothing left to call.
     is_recovered boolean NOT NULL DEFAULT false,
-    -- Whether nothing is left to put back. The row stays while changes wait that it has put back.
+    -- Whether nothing is left to put back. The row stays while changes that it has put back still wait.
     is_done boolean NOT NULL DEFAULT false,
     -- When it is next checked for what to put back, in real time, and how often it was checked.
     next_check_at timestamptz NOT NULL DEFAULT '-infinity',
     checks integer NOT NULL DEFAULT 0,
-    -- Whether a guard halted, for refusals that were nearly all with this code: what ended by it goes back, each row once.
+    -- Whether a guard halted the batch because nearly all refusals had this code. What ended by the code goes back, each row once.
     is_of_guard boolean NOT NULL DEFAULT false,
     CONSTRAINT put_backs_pkey PRIMARY KEY (put_back_id)
 );
 COMMENT ON TABLE repricer.put_backs IS
-    'Halts whose refusals may have ended something before: put_back_refused puts that back. The row leaves with the last change that waits.';
+    'Halts whose refusals may have ended something; put_back_refused puts that back. A row is deleted once nothing that it put '
+    'back still waits.';
 
--- Refusals in a row, over all replicas and all earlier processes. There is a row for everybody, and one for each
--- batch, and each storefront of a batch, that was refused since a call of its own succeeded. It names nobody where only
--- changes were refused that had their second chance. Who judges a refusal
--- locks the row of everybody, which always exists. So the number of rows that end by what everybody meets does not
--- grow with the number of processes.
+-- Refusals in a row, over all replicas and all earlier processes. Each kind of call has one row for everybody. Each batch, and
+-- each storefront of a batch, that was refused since a call of its own succeeded has a row, too. A row names no subscription
+-- where only changes that had their second chance were refused. Whoever judges a refusal locks the row for everybody, which
+-- always exists. So the number of changes that end by what everybody meets does not grow with the number of processes.
 CREATE TABLE repricer.refusal_streaks (
     kind text NOT NULL,
     -- Null stands for everybody.
@@ -210,18 +211,19 @@ CREATE TABLE repricer.refusal_streaks (
     -- The subscriptions that were refused with this code since another code was met, and those refused with any code.
     alike text[] NOT NULL DEFAULT '{}',
     refused text[] NOT NULL DEFAULT '{}',
-    -- The subscriptions that were refused as once before, though others had succeeded in between. They are not among those.
+    -- The subscriptions that were refused once more as before, although others had succeeded in between. They are in neither of
+    -- the two lists above.
     refused_again text[] NOT NULL DEFAULT '{}',
-    -- In the row of everybody, some subscriptions of each batch, as pairs.
+    -- In the row for everybody, some subscriptions of each batch, as pairs.
     of_batches uuid[] NOT NULL DEFAULT '{}',
     of_subscriptions text[] NOT NULL DEFAULT '{}',
-    -- The first of them, by the business clock.
+    -- When the first of these refusals came, by the business clock.
     since timestamptz NOT NULL,
-    -- When they halted something, in real time.
+    -- When these refusals halted something, in real time.
     halted_at timestamptz,
     is_about_key boolean NOT NULL DEFAULT false,
-    -- In the row of everybody, the subscriptions whose refusals say "done already" and are not counted until a status shows
-    -- whether it is true of them, and when they came, in milliseconds of real time.
+    -- In the row for everybody, the subscriptions that were refused with "done already", and when, in milliseconds of real
+    -- time. Such a refusal is not counted until a status shows whether it is true.
     believed_done text[] NOT NULL DEFAULT '{}',
     believed_done_at text[] NOT NULL DEFAULT '{}',
     CONSTRAINT refusal_streaks_scope UNIQUE NULLS NOT DISTINCT (kind, batch_id, storefront),
@@ -231,16 +233,17 @@ CREATE TABLE repricer.refusal_streaks (
 INSERT INTO repricer.refusal_streaks (kind, code, since)
     SELECT kind, 0, 'epoch' FROM unnest(ARRAY['price_change', 'cancel', 'extension', 'mass_extension']) AS k (kind);
 COMMENT ON TABLE repricer.refusal_streaks IS
-    'Refusals in a row since a call succeeded: by them it is judged whether a refusal is about one subscription or about all.';
+    'Refusals in a row since a call succeeded. They show whether a refusal is about one subscription or about all.';
 
--- Whether a process has noted it within three minutes of real time: one that died notes nothing more.
+-- Whether p_at, an instant that some process noted, is within the last three minutes of real time. A process that died notes
+-- nothing more.
 CREATE FUNCTION repricer.was_just_now(p_at timestamptz) RETURNS boolean
 LANGUAGE sql VOLATILE
 RETURN p_at > clock_timestamp() - interval '3 minutes';
 
--- Every statement that folds, stores, decides or drops asks it with the schema that its program was written for. It ends the transaction of
--- one that is older than the newest breaking migration, so that nothing of it is half done. Claims ask for the column itself,
--- since what they find is no error.
+-- Every SQL statement that folds, stores, decides or drops calls this with the schema version that its program was written
+-- for. For a program that is older than the newest breaking migration it fails the transaction, so that nothing is half done.
+-- Claims read the column itself, because to them an old program is no error.
 CREATE FUNCTION repricer.allow_program(p_schema integer) RETURNS boolean
     LANGUAGE plpgsql STABLE SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -254,9 +257,9 @@ BEGIN
 END;
 $$;
 
--- Which database this is: cluster, timeline, database, and a table, which a restore makes anew even where it puts a
--- dump in the place of dropped schemas. So a restored dump has another one, and so has a promoted standby. A snapshot
--- of its disk has the same, and so have rows that are put back into tables that stand.
+-- Identifies this database: by the cluster, the timeline, the database, and a table. A restore creates that table anew, even
+-- where it puts a dump in the place of dropped schemas. So a restored dump has another identity, and so has a promoted
+-- standby. A snapshot of the disk has the same identity, and so have rows that are restored into existing tables.
 CREATE FUNCTION repricer.database_identity() RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 SELECT CASE WHEN NOT pg_is_in_recovery() THEN concat_ws('/',
@@ -266,7 +269,7 @@ SELECT CASE WHEN NOT pg_is_in_recovery() THEN concat_ws('/',
     'repricer.service_controls'::regclass::oid) END
 $$;
 
--- A replica that makes calls says with which rate it does; the latest to begin counts.
+-- A replica that makes calls records its rate here. The replica that started last counts.
 CREATE FUNCTION repricer.note_change_price_rate(p_per_thousand_seconds integer) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
 BEGIN ATOMIC
@@ -274,7 +277,7 @@ BEGIN ATOMIC
     WHERE change_price_rate IS DISTINCT FROM p_per_thousand_seconds;
 END;
 
--- The app that everything here is about. The first program that knows it says so, and nothing changes it: the same
+-- The app that this database is about. The first program that knows it binds the database, and nothing changes that: the same
 -- subscriptions, called as those of another app or environment, would be lost or charged wrongly.
 CREATE TABLE repricer.app_binding (
     one_row boolean NOT NULL DEFAULT true,
@@ -349,7 +352,7 @@ CREATE TABLE repricer.status_checks (
         outcome IN ('read', 'drifted', 'not_found', 'refused', 'unreadable', 'unanswered')),
     CONSTRAINT status_checks_done CHECK ((done_at IS NULL) = (outcome IS NULL))
 );
--- The condition is always true, and only who asks for what is due repeats it (see inbox_waiting).
+-- The second condition is always true, and only the query for what is due repeats it (see inbox_waiting).
 CREATE INDEX status_checks_due ON repricer.status_checks (reason, list_id, bucket, next_check_at NULLS FIRST)
     WHERE done_at IS NULL AND requested_at > '-infinity';
 -- Retention deletes the oldest first, a few at a time.
@@ -364,7 +367,7 @@ SELECT p.relname::text AS parent, c.relname::text AS partition,
 FROM pg_inherits i
 JOIN pg_class p ON p.oid = i.inhparent
 JOIN pg_class c ON c.oid = i.inhrelid
--- OFFSET 0: they are read once. One that another session has dropped meanwhile has none.
+-- OFFSET 0 makes PostgreSQL read the bounds once. A partition that another session has dropped meanwhile has none.
 CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bounds OFFSET 0) b
 WHERE b.bounds IS NOT NULL AND i.inhparent IN ('repricer.notifications'::regclass, 'repricer.price_change_history'::regclass,
     'repricer.subscription_events'::regclass, 'repricer.subscription_event_versions'::regclass,
@@ -373,7 +376,7 @@ WHERE b.bounds IS NOT NULL AND i.inhparent IN ('repricer.notifications'::regclas
 COMMENT ON VIEW repricer.month_partitions IS
     'The partitions of the tables that have one for each month. The default partition has no bounds.';
 
--- What retention has dropped: everything of a rule from before the instant. Reports of an earlier past refuse.
+-- What retention has dropped: everything that a rule names from before the instant. Reports as of an earlier instant refuse.
 CREATE TABLE repricer.retention_floors (
     rule text NOT NULL,
     dropped_before timestamptz NOT NULL,
@@ -381,10 +384,10 @@ CREATE TABLE repricer.retention_floors (
     dropped_by text NOT NULL DEFAULT session_user,
     CONSTRAINT retention_floors_pkey PRIMARY KEY (rule)
 );
-COMMENT ON TABLE repricer.retention_floors IS 'Until when what a rule of retention names has been dropped.';
+COMMENT ON TABLE repricer.retention_floors IS 'For each rule of retention, the instant before which everything it names was dropped.';
 
--- How far the making of checkpoints has come. A run for the same instant goes on behind the subscription where the one
--- before it ended.
+-- How far retention has come with checkpoints. A run for the same instant continues after the subscription at which the last
+-- run ended.
 CREATE TABLE repricer.retention_progress (
     one_row boolean NOT NULL DEFAULT true,
     covers_before timestamptz NOT NULL,
@@ -394,7 +397,7 @@ CREATE TABLE repricer.retention_progress (
     CONSTRAINT retention_progress_one_row CHECK (one_row)
 );
 COMMENT ON COLUMN repricer.retention_progress.began_at IS
-    'As recorded_at counts: what was recorded since may have escaped it.';
+    'By the same clock as recorded_at. The run may have missed what was recorded since.';
 
 -- Makes the partitions of one table for the month of p_at and for p_ahead months after it. Returns how many were
 -- missing. Rows that the default partition took in the meantime move to their month. Each call prepares one table, so
@@ -441,23 +444,23 @@ BEGIN
         RETURN 0;
     END IF;
     IF p_table <> 'notifications' THEN
-        -- Who writes there is in the middle of a delivery or of a decision. Had the writer chosen the default
-        -- partition already, it would fail once the month is there. So writers and readers wait, and we don't wait
-        -- long for them.
+        -- Writers here are in the middle of a delivery or a decision. A writer that had already chosen the default
+        -- partition would fail once the month exists. So this lock makes writers and readers wait, but does not wait long
+        -- for them.
         SET LOCAL lock_timeout = '500ms';
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     ELSE
-        -- One session at a time does this, and a second one finds the partitions made. Writers go on, and store again
-        -- what fails.
+        -- One session at a time does this; a second one then finds the partitions made. Writers go on, and store again what
+        -- fails.
         LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
     END IF;
     EXECUTE format(
         'SELECT EXISTS (SELECT 1 FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
         INTO v_has_rows USING v_months;
     IF v_has_rows THEN
-        -- Rows will move. Readers wait before they determine which partitions there are, because a reader that had
-        -- done so would find these rows in none of them. The lock is taken before any partition is attached: whoever
-        -- holds the table and waits for its default partition could otherwise wait for us while we wait for them.
+        -- Rows will move. Readers must wait before they choose partitions: one that had already chosen would find these rows
+        -- in none of them. The lock is taken before any partition is attached. Otherwise a session that holds the table and
+        -- waits for its default partition could wait for us while we wait for it.
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     END IF;
     FOREACH v_from IN ARRAY v_months LOOP
@@ -471,7 +474,8 @@ BEGIN
                 'INSERT INTO %I SELECT * FROM moved', v_default, v_column, v_column, v_name) USING v_from, v_to;
         END IF;
         IF v_has_rows AND p_table IN ('subscription_events', 'price_change_history') THEN
-            -- A reader whose snapshot is older finds them in neither partition. Figures that it keeps are kept once more.
+            -- A reader with an older snapshot finds these rows in neither partition. So the figures that it keeps are
+            -- marked, and computed once more.
             EXECUTE format('INSERT INTO stale_figures (original_transaction_id, bucket) '
                 'SELECT DISTINCT m.original_transaction_id, m.bucket FROM %I m', v_name);
         END IF;

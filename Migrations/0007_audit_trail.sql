@@ -1,7 +1,7 @@
 -- The audit chain, to which every decision of a person adds a line, and the clock that dates decisions. Nobody updates a
--- batch directly: the functions of the files that follow do. Each function runs as its owner, asks who may,
--- and writes session_user: the person who logged in, whatever role is set. Each adds a line to the audit chain, as its
--- last step.
+-- batch directly: the functions of the files that follow do. Each function runs as its owner, checks who calls it, and
+-- records session_user: the person who logged in, whatever role they have set. As its last step it adds a line to the audit
+-- chain.
 -- Locks: none on existing tables.
 -- breaking: no
 
@@ -42,7 +42,7 @@ CREATE TABLE repricer.audit_head (
 );
 INSERT INTO repricer.audit_head (sequence, hash) VALUES (0, repeat('0', 64));
 
--- A mistake of the owner is refused, too. Intent is found by the chain.
+-- This refuses a change that the owner makes by mistake. A change made on purpose is found by the chain.
 CREATE FUNCTION repricer.refuse_audit_change() RETURNS trigger
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -66,8 +66,8 @@ FROM unnest(ARRAY[
     p_actor, p_action, p_object, p_details::text, p_previous_hash]) WITH ORDINALITY AS v (value, place)
 $$;
 
--- Decisions made while somebody else held the end of the chain: they are made all the same, and the next decision, or
--- who reads the trail, adds their lines. Nobody but the owner can write here.
+-- Lines of decisions that were made while another session held the end of the chain. The decisions are made all the same.
+-- The next decision, or whoever reads the trail, adds these lines to the chain. Nobody but the owner can write here.
 CREATE TABLE repricer.audit_waiting (
     waiting_id bigint GENERATED ALWAYS AS IDENTITY,
     occurred_at timestamptz NOT NULL,
@@ -82,8 +82,8 @@ CREATE TABLE repricer.audit_waiting (
 COMMENT ON TABLE repricer.audit_waiting IS
     'Lines of the audit trail that are still to be chained, because a session held the end of the chain for two seconds.';
 
--- Takes the end of the chain until the commit; false where somebody else keeps it for two seconds. A person who leaves
--- a decision uncommitted must not keep others from theirs, and least of all from a pause.
+-- Takes the lock on the end of the chain until the commit. Returns false where another session keeps it for two seconds: a
+-- person who leaves a decision uncommitted must not keep others from theirs, and least of all from a pause.
 CREATE FUNCTION repricer.hold_audit_head() RETURNS boolean
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -98,7 +98,7 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- Adds a line at the end of the chain, which the caller holds.
+-- Adds a line at the end of the chain. The caller holds the lock on that end.
 CREATE FUNCTION repricer.chain_audit_line(
     p_actor text, p_occurred_at timestamptz, p_recorded_at timestamptz, p_action text, p_object text, p_details json)
     RETURNS bigint
@@ -120,7 +120,7 @@ BEGIN
 END
 $$;
 
--- Chains the lines that wait; the caller holds the end of the chain.
+-- Chains the lines that wait. The caller holds the lock on the end of the chain.
 CREATE FUNCTION repricer.chain_waiting_lines() RETURNS void
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -134,7 +134,7 @@ BEGIN
 END
 $$;
 
--- The same for who reads the trail. Returns how many lines wait still.
+-- Chains the lines that wait, for whoever reads the trail. Returns how many lines still wait.
 CREATE FUNCTION repricer.settle_audit() RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -145,8 +145,8 @@ BEGIN
 END
 $$;
 
--- Adds a line; only the functions of this schema call it. It is their last step, because the row of the head is held
--- until the commit. Returns the number of the line; null where it waits.
+-- Adds a line; only the functions of this schema call it. They call it last, because it locks the head of the chain until
+-- the commit. Returns the number of the line; null where the line has to wait.
 CREATE FUNCTION repricer.append_audit(
     p_actor text, p_occurred_at timestamptz, p_action text, p_object text, p_details json) RETURNS bigint
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
@@ -165,17 +165,17 @@ $$;
 
 -- The clock of decisions ----------------------------------------------------------------------------------------------
 
--- The instant of a decision: the server's own, whatever instant the client gives, so that nobody dates a decision.
--- In a rehearsal, whose clock is virtual, it is the one given.
+-- The instant of a decision: the server's own, whatever instant the client gives, so that nobody can date a decision.
+-- A rehearsal has a virtual clock, so there the instant of the client counts.
 CREATE FUNCTION repricer.decision_instant(p_given timestamptz) RETURNS timestamptz
     LANGUAGE sql SET search_path = repricer, pg_temp AS $$
 SELECT CASE WHEN is_rehearsal THEN p_given ELSE date_trunc('milliseconds', clock_timestamp()) END
 FROM service_controls
 $$;
 
--- Makes the database one of a rehearsal, for good: the owner and the service may, where nothing was submitted yet.
--- The programs ask for it when they run on a virtual clock, which they do against a simulated App Store only; they
--- refuse to call any other one with such a database.
+-- Makes this the database of a rehearsal, for good. The owner and the service may do it while nothing was submitted yet.
+-- A program calls it when it runs on a virtual clock, which it does only against a simulated App Store. With such a database
+-- a program refuses to call any other App Store.
 CREATE FUNCTION repricer.begin_rehearsal(p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -192,8 +192,8 @@ BEGIN
 END
 $$;
 
--- Has the database of a rehearsal date what it records by the clock of its programs. They tell it when they begin; the
--- latest to do so counts.
+-- Makes the database of a rehearsal date what it records by the clock of its programs. Each program tells its clock when it
+-- starts; the program that started last counts.
 CREATE FUNCTION repricer.follow_clock(p_start timestamptz, p_rate double precision, p_origin timestamptz) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 UPDATE service_controls SET clock_start = p_start, clock_rate = p_rate, clock_origin = p_origin

@@ -4,16 +4,16 @@
 
 -- Submission ----------------------------------------------------------------------------------------------------------
 
--- One transaction begins a submission, stores its rows and finishes it: before, there is no batch to add rows to, and
--- afterwards none that takes rows. Another transaction of the same person with the same batch meets its primary key.
+-- One transaction begins a submission, stores its rows and finishes it. Before that no batch exists to add rows to, and
+-- afterwards the batch takes no more. A second transaction of the same person with the same batch fails at its primary key.
 
--- Begins a batch. The instant at which it was planned is the submitter's to say, but not far from the server's clock.
+-- Begins a batch. The submitter says at which instant it was planned, but it must lie within a day of the server's clock.
 CREATE FUNCTION repricer.begin_submission(
     p_batch_id uuid, p_name text, p_content_sha256 text, p_grouping text, p_waves jsonb, p_guards jsonb,
     p_planned_as_of timestamptz, p_holdout integer DEFAULT 0) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_at timestamptz := decision_instant(p_planned_as_of);
 BEGIN
@@ -36,8 +36,8 @@ BEGIN
 END
 $$;
 
--- Whether a subscription belongs to the share that is not sent. All its items do alike, and nobody chooses: the file and
--- the subscription decide by their hash, so that the same file holds out the same ones, and another file others.
+-- Whether a subscription belongs to the share that is not sent. This holds for all its items, and nobody chooses it: a hash of
+-- the file and the subscription decides, so that the same file always holds out the same subscriptions, another file others.
 CREATE FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_transaction_id text, p_basis_points integer)
     RETURNS boolean
     LANGUAGE sql IMMUTABLE SET search_path = repricer, pg_temp AS $$
@@ -62,13 +62,13 @@ BEGIN
 END
 $$;
 
--- The id under which a batch keeps answers of consent rules: of their text as it was sent.
+-- The id under which a batch keeps answers of consent rules: a hash of their text as it was sent.
 CREATE FUNCTION repricer.answers_id(p_answers text) RETURNS uuid
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = repricer, pg_temp AS $$
 SELECT left(encode(sha256(convert_to(p_answers, 'UTF8')), 'hex'), 32)::uuid
 $$;
 
--- All answers of the consent rules that a change was approved with, in the order of the rules.
+-- All answers of the consent rules with which a change was approved, in the order of the rules.
 CREATE FUNCTION repricer.forecast_rules(p_change repricer.price_changes) RETURNS jsonb
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
 SELECT coalesce(jsonb_agg(answer ORDER BY array_position(ARRAY['always_consent_storefront', 'threshold',
@@ -81,10 +81,10 @@ FROM (
 ) AS said (answer)
 $$;
 
--- Stores changes of a batch and the parts that their SKUs play, from columns. Lists of SKUs, of reasons and of rules are
--- the text of an array. Many rows have most in common, so the columns from p_skus to p_threshold_sources and from
--- p_not_known to p_shared_rules may hold each combination once: p_kinds then says which a row takes, by its place
--- from 1 on. Without it they are as long as the others. The last seven may be left out.
+-- Stores changes of a batch, and the parts that their SKUs play, from columns. Lists of SKUs, of reasons and of rules are
+-- passed as the text of an array. Because many rows have most in common, the columns from p_skus to p_threshold_sources and
+-- from p_not_known to p_shared_rules may hold each combination once. p_kinds then gives for each row the place of its
+-- combination, from 1 on. Without p_kinds these columns are as long as the others. The last seven may be left out.
 CREATE FUNCTION repricer.store_changes(
     p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[],
     p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[],
@@ -96,11 +96,11 @@ CREATE FUNCTION repricer.store_changes(
     p_seats bigint[] DEFAULT NULL)
     RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp
-    -- The planner underestimates these arrays and would choose nested loops. Where they are forbidden, it takes what is
-    -- left for expensive and would compile it (JIT). Both are off.
+    -- The planner underestimates these arrays and would choose nested loops. With nested loops forbidden, it takes the rest
+    -- for expensive and would compile it (JIT). So both are off.
     SET enable_nestloop = off SET jit = off AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_batch batches := batch_in_submission(p_batch_id);
     v_at timestamptz := v_batch.submitted_at;
@@ -116,7 +116,7 @@ BEGIN
             forecast_renewal_at, forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
             forecast_not_known, at_risk_milliunits, at_risk_elsewhere, is_stale, forecast_seats)
         SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, v_by, r.line, r.wave,
-            -- Only a batch with a holdout pays for the call of the function, which takes as long as an index does.
+            -- The function takes as long as an index does, so only a batch with a holdout calls it.
             CASE WHEN v_batch.holdout_basis_points > 0
                 THEN is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points) ELSE false END,
             k.sku, k.dependent_skus,
@@ -140,7 +140,7 @@ BEGIN
                 AS k (sku, dependent_skus, direction, currency, storefront, period, current_price, new_price,
                     expected_price, effective_on_or_after, consent, reasons, threshold_source, not_known, at_risk,
                     at_risk_elsewhere, answers, stale, seats, place)
-            -- Read once a kind, and not once a row.
+            -- OFFSET 0 makes PostgreSQL read this once a kind, and not once a row.
             OFFSET 0) k ON k.place = coalesce(r.kind, r.place);
     IF EXISTS (SELECT FROM unnest(p_dependent_skus) AS names WHERE names::text[] <> '{}') THEN
         INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
@@ -156,7 +156,7 @@ BEGIN
 END
 $$;
 
--- Keeps rows of the file that did not become changes.
+-- Stores the rows of the file that did not become changes.
 CREATE FUNCTION repricer.store_rejects(
     p_batch_id uuid, p_lines bigint[], p_ids text[], p_skus text[], p_codes text[], p_messages text[]) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -167,11 +167,11 @@ BEGIN
 END
 $$;
 
--- SHA-256 over what a batch asks for: its name, guards, waves, grouping and hold-out, and of each row the item, prices, day,
--- wave and forecast. Names and instants that follow the subscription (current_sku, send_by) are not in it. The audit line of
--- the submission keeps it, and `audit verify` computes it anew. Bucket by bucket, because a spread database sorts each
--- where it is; and without settings of its own, since its nodes know none, so that dates and instants are numbers. The text of a
--- row takes two thirds of the time that JSON takes.
+-- SHA-256 over what a batch asks for: its name, guards, waves, grouping and holdout, and for each row the item, prices, day,
+-- wave and forecast. What follows the subscription later (current_sku, send_by) is not in it. The audit line of the
+-- submission keeps it, and `audit verify` computes it anew. It is computed bucket by bucket, because a distributed database
+-- sorts each bucket where it is. It depends on no settings, because those of its nodes differ; so dates and instants are
+-- numbers. A row is hashed as text, which takes a third less time than JSON.
 CREATE FUNCTION repricer.batch_sha256(p_batch_id uuid) RETURNS text LANGUAGE plpgsql STABLE
     SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -213,7 +213,7 @@ BEGIN
         RAISE EXCEPTION 'batch % holds % rows and % refused ones, not % and %', p_batch_id, v_rows, v_refused, p_rows,
             p_refused_rows USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- The programs refuse such a row; stored by hand, it would wait for ever.
+    -- The programs refuse such a row. If it were stored by hand, it would wait for ever.
     IF v_unheard > 0 THEN
         RAISE EXCEPTION 'batch % holds rows of subscriptions of which nothing is known', p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -231,7 +231,7 @@ $$;
 
 -- Rules ---------------------------------------------------------------------------------------------------------------
 
--- A digest of what a version of the rules holds: its line of the audit trail keeps it, and `audit verify` computes it anew.
+-- A digest of what a version of the rules holds. The audit line of its import keeps it, and `audit verify` computes it anew.
 CREATE FUNCTION repricer.rules_sha256(p_revision integer) RETURNS text LANGUAGE sql STABLE
     SET search_path = repricer, pg_temp AS $$
 SELECT encode(sha256(convert_to(coalesce(string_agg(r.rule, E'\n' ORDER BY r.rule COLLATE "C"), ''), 'UTF8')), 'hex')
@@ -250,9 +250,9 @@ FROM (
     FROM exchange_rates WHERE revision = p_revision) r
 $$;
 
--- Adds rules as the next version, which it returns. `value` is the amount in milliunits, 1 or 0 for whether consent is
--- required, the decimals, or billionths per euro; a rule without an instant holds since ever. A rule that is withdrawn
--- takes back what stands for its key and instant. `p_accepted` is what the person was warned of and took all the same.
+-- Adds rules as the next version, and returns its number. `value` is the amount in milliunits, 1 or 0 for whether consent is
+-- required, the decimals, or billionths per euro. A rule without an instant has always held. A withdrawn rule takes back what
+-- is recorded for its key and instant. `p_accepted` is what the person was warned of and accepted.
 CREATE FUNCTION repricer.import_rules(
     p_file text, p_content_sha256 text, p_at timestamptz, p_kinds text[], p_storefronts text[], p_currencies text[],
     p_period_kinds text[], p_valid_from timestamptz[], p_values bigint[], p_sources text[],
@@ -307,7 +307,7 @@ BEGIN
 END
 $$;
 
--- The same of an import of past increases, bucket by bucket as batch_sha256.
+-- A digest of an import of past increases, computed bucket by bucket like batch_sha256.
 CREATE FUNCTION repricer.history_sha256(p_number integer) RETURNS text LANGUAGE plpgsql STABLE
     SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -322,8 +322,8 @@ BEGIN
 END
 $$;
 
--- Past increases that no notification told of: stores them as the next import, whose number it returns. An increase that
--- is stored already, or lies in the future, is refused with all others.
+-- Stores past increases that no notification told of as the next import, and returns its number. Where one of them is stored
+-- already, or lies in the future, the whole import is refused.
 CREATE FUNCTION repricer.import_history(
     p_file text, p_content_sha256 text, p_at timestamptz, p_ids text[], p_skus text[], p_days date[],
     p_old_prices bigint[], p_new_prices bigint[], p_currencies text[]) RETURNS integer

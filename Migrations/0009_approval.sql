@@ -4,8 +4,8 @@
 
 -- Who may approve what ------------------------------------------------------------------------------------------------
 
--- Without any limit of approvers, any member of repricer_pricing approves but the submitter, alone up to the default
--- limits. Limits hold at once.
+-- Without any limit of approvers, any member of repricer_pricing but the submitter approves, alone up to the default
+-- limits. A new limit holds at once.
 CREATE TABLE repricer.approval_limits (
     -- A database user, or a role whose members share the limits.
     approver text NOT NULL,
@@ -13,8 +13,8 @@ CREATE TABLE repricer.approval_limits (
     max_rows bigint,
     -- The limit of one price, up or down, in hundredths of a percent.
     max_basis_points bigint,
-    -- By currency, in milliunits: how much all prices together move in a month. Null: no limit. Where there is one,
-    -- a currency that it leaves out may not move at all.
+    -- By currency, in milliunits: how much all prices together may move in a month. Null: no limit. Otherwise a currency
+    -- that it leaves out may not move at all.
     max_monthly_milliunits jsonb,
     -- Whether this approver approves only what somebody else has approved first.
     needs_first boolean NOT NULL DEFAULT false,
@@ -26,8 +26,8 @@ CREATE TABLE repricer.approval_limits (
 COMMENT ON TABLE repricer.approval_limits IS
     'Who may approve a batch, and up to which size. Written by set_approval_limit and drop_approval_limit.';
 
--- What needs two approvers, whoever they are, unless an approver has a percentage of their own. It ships with the
--- limits of the insert below; the owner sets others.
+-- The limits beyond which two approvers are needed, whoever they are, unless an approver has a percentage of their own. They
+-- are shipped as inserted below; the owner sets others.
 CREATE TABLE repricer.default_limits (
     one_row boolean NOT NULL DEFAULT true,
     -- Limits of one price, in hundredths of a percent. Null is no limit.
@@ -38,7 +38,7 @@ CREATE TABLE repricer.default_limits (
     CONSTRAINT default_limits_one_row CHECK (one_row),
     CONSTRAINT default_limits_numbers CHECK (max_rise_basis_points >= 0 AND max_fall_basis_points >= 0)
 );
--- A price that doubles may go with one approval, and one that falls to a third.
+-- One approval is enough for a price that at most doubles, or falls to a third at least.
 INSERT INTO repricer.default_limits (max_rise_basis_points, max_fall_basis_points, is_shipped)
     VALUES (10000, round(20000 / 3.0, 6), true);
 COMMENT ON TABLE repricer.default_limits IS
@@ -56,7 +56,7 @@ CREATE TABLE repricer.first_approvals (
 COMMENT ON TABLE repricer.first_approvals IS
     'Append-only. Who approved a batch beyond their limits, and what exceeded which limit.';
 
--- Sets the limits of one approver anew. Only the owner may: nobody else has the right to execute it.
+-- Replaces the limits of one approver. Only the owner may: nobody else has the right to execute it.
 CREATE FUNCTION repricer.set_approval_limit(
     p_approver text, p_max_rows bigint, p_max_basis_points bigint, p_max_monthly_milliunits jsonb,
     p_needs_first boolean, p_at timestamptz) RETURNS void
@@ -89,7 +89,7 @@ BEGIN
 END
 $$;
 
--- Takes an approver out of the policy. Once the last one is gone there is no policy: any other member approves.
+-- Removes an approver from the policy. Without any approver there is no policy, and any member but the submitter approves.
 CREATE FUNCTION repricer.drop_approval_limit(p_approver text, p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -102,7 +102,7 @@ BEGIN
 END
 $$;
 
--- Sets anew what needs two approvers, whoever they are; null is no limit. Only the owner may.
+-- Replaces the default limits, beyond which two approvers are needed. Null is no limit. Only the owner may.
 CREATE FUNCTION repricer.set_default_limits(p_max_rise numeric, p_max_fall numeric, p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -114,10 +114,10 @@ BEGIN
 END
 $$;
 
--- How large a batch is: by the facts of its subscriptions, not by what its submitter stored. Money that moves up and
+-- The size of a batch, by the facts of its subscriptions and not by what its submitter stored. Money that moves up and
 -- money that moves down are summed apart, so that a decrease hides no increase. An undo is measured against the price
--- that it takes back: measured against the price that is paid, it would come to nothing. In PL/pgSQL, because Citus takes no
--- function of plain SQL whose parameters meet spread tables.
+-- that it takes back; against the current price it would come to nothing. This is PL/pgSQL, because Citus takes no function in
+-- plain SQL whose parameters are compared with columns of distributed tables.
 CREATE FUNCTION repricer.batch_measure(
     p_batch_id uuid, OUT rows bigint, OUT basis_points numeric, OUT monthly_milliunits jsonb,
     OUT rise_basis_points numeric, OUT fall_basis_points numeric)
@@ -128,17 +128,17 @@ WITH changes AS (
     SELECT c.currency, c.period, c.undoes_change_id, c.current_price_milliunits, c.new_price_milliunits,
         s.currency AS known_currency, coalesce(s.renewal_period, s.period) AS known_period, s.renewal_period,
         greatest(s.quantity, 1) AS seats,
-        -- A path and not a search among the elements: Citus spreads no LIMIT of a function.
+        -- A path is used, because Citus distributes no LIMIT within a function.
         jsonb_path_query_first(s.items, '$[*] ? (@.sku == $sku)', jsonb_build_object('sku', c.sku)) AS item
     FROM price_changes c
     LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
     WHERE c.batch_id = p_batch_id AND NOT c.is_held_out
 ), facts AS MATERIALIZED (
-    -- Else a price is found anew for each measure that it is part of.
+    -- MATERIALIZED, because a price would otherwise be searched anew for each measure that it is part of.
     SELECT coalesce(c.known_currency, c.currency) AS currency,
         -- The stored price of an undo can be trusted: only undo_batch writes it.
         CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
-            -- A price of the running period is none of a period of another length.
+            -- A price of the running period says nothing about a period of another length.
             ELSE coalesce(CASE WHEN c.renewal_period IS NULL THEN (c.item ->> 'currentPrice')::bigint END,
                 (c.item ->> 'renewalPrice')::bigint, c.current_price_milliunits) END::numeric AS old,
         c.new_price_milliunits::numeric AS new, c.seats,
@@ -150,7 +150,7 @@ WITH changes AS (
     FROM changes c
 ), money AS (
     SELECT currency, count(*) AS rows,
-        -- A price that rises from 0 rises by more than any percentage.
+        -- An increase from 0 exceeds every percentage.
         coalesce(max(CASE WHEN old > 0 THEN round((new - old) * 10000 / old, 6) ELSE 'Infinity' END)
             FILTER (WHERE new > old), 0) AS rise,
         coalesce(max(round((old - new) * 10000 / old, 6)) FILTER (WHERE new < old), 0) AS fall,
@@ -165,7 +165,7 @@ FROM money m;
 END
 $$;
 
--- What of a batch exceeds a limit, in words; empty where nothing does.
+-- The limits that a batch exceeds, in words; empty where it exceeds none.
 CREATE FUNCTION repricer.limits_exceeded(
     p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) RETURNS text[]
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
@@ -186,7 +186,7 @@ SELECT coalesce(array_agg(said ORDER BY place, said), '{}') FROM (
             AND m.value::numeric > coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0)) AS each
 $$;
 
--- What of a batch exceeds the default limits, in words; empty where nothing does.
+-- The default limits that a batch exceeds, in words; empty where it exceeds none.
 CREATE FUNCTION repricer.defaults_exceeded(p_rise numeric, p_fall numeric) RETURNS text[]
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
 SELECT coalesce(array_agg(said ORDER BY place), '{}') FROM (
@@ -201,9 +201,9 @@ SELECT coalesce(array_agg(said ORDER BY place), '{}') FROM (
         FROM default_limits WHERE p_fall > max_fall_basis_points) AS each
 $$;
 
--- What of these measures is beyond an approver's limits, or their roles' where none names them: of several limits the
--- one that is exceeded least. Empty: nothing; NULL: no limit names them. The default limits ask for a second approver,
--- whoever it is.
+-- Which of an approver's limits these measures exceed; where no limit names the approver, those of their roles count, and of
+-- several the one that is exceeded least. Empty: none is exceeded. Null: no limit names them or a role of theirs. Beyond the
+-- default limits a second approver is needed, unless the limit has a percentage of its own.
 CREATE FUNCTION repricer.approver_shortfall(
     p_approver text, p_has_first boolean, p_rows bigint, p_basis_points numeric, p_monthly jsonb,
     p_rise numeric DEFAULT 0, p_fall numeric DEFAULT 0
@@ -223,9 +223,9 @@ CREATE FUNCTION repricer.approver_shortfall(
     ORDER BY cardinality(each.exceeded), each.approver LIMIT 1
 $$;
 
--- Whether session_user may approve the batch alone: null. Else what a second approver is needed for. Refuses a person
--- whom no limit names. Two approvals that suffice in one order suffice in the other: where the one who may approve as
--- the second did so before the first, the first approval that follows completes both.
+-- Null where session_user may approve the batch alone, else what a second approver is needed for. Refuses a person
+-- whom no limit names. Two approvals that suffice in one order suffice in the other: if the person who may only be the second
+-- approver came first, the approval that was to be the first completes both.
 CREATE FUNCTION repricer.approval_shortfall(p_batch_id uuid) RETURNS text[]
     LANGUAGE plpgsql STABLE SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -254,7 +254,7 @@ BEGIN
         RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    -- Somebody who may approve it as the second has done so: this is the first approval that was missing.
+    -- Somebody who may be the second approver has approved already, so this is the first approval that was missing.
     IF v_exceeded = '{}' OR EXISTS (
         SELECT FROM first_approvals f
         WHERE f.batch_id = p_batch_id
@@ -267,8 +267,8 @@ BEGIN
 END
 $$;
 
--- What the policy says of a batch that awaits approval: for each whom a limit names (null: for anybody, where none does)
--- what a second approver is needed for.
+-- What the policy says about a batch that awaits approval: for each approver whom a limit names, what a second approver is
+-- needed for. Where no limit names anybody, there is one row with a null approver.
 CREATE FUNCTION repricer.approval_outlook(p_batch_id uuid) RETURNS TABLE (approver text, exceeded text[])
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -288,8 +288,8 @@ $$;
 
 -- Approval ------------------------------------------------------------------------------------------------------------
 
--- Records the dependents that another subscription of the customer carries: by what the row says, as SUBSCRIPTION/SKU,
--- or by the facts. A submission does, so that plans see them; the approval does anew, by the newest facts.
+-- Records the dependents that another subscription of the customer carries, by what the row says (SUBSCRIPTION/SKU) or by the
+-- facts. A submission does it, so that other plans see them. The approval does it again, by the newest facts.
 CREATE FUNCTION repricer.record_dependent_claims(p_batch_id uuid) RETURNS void
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -297,7 +297,7 @@ BEGIN
         SELECT 1 FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
         RETURN;
     END IF;
-    -- One batch at a time records claims: two side by side would not see each other's. This holds up no other writer.
+    -- Only one batch at a time records claims, because two side by side would not see each other's. No other writer waits.
     LOCK TABLE dependent_claims IN SHARE UPDATE EXCLUSIVE MODE;
     INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)
         SELECT n.place[1], bucket_of(n.place[1]), n.place[2], c.original_transaction_id, c.change_id,
@@ -329,8 +329,8 @@ BEGIN
 END
 $$;
 
--- The first line of a batch that names an item of another subscription wrongly, in words: shared or chained over
--- open changes; null: none.
+-- The first line of a batch that wrongly names an item of another subscription (shared or chained over open changes), in
+-- words; null where there is none.
 CREATE FUNCTION repricer.cross_subscription_fault(p_batch_id uuid) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -340,7 +340,8 @@ IF NOT EXISTS (
 THEN
     RETURN NULL;
 END IF;
--- Claims, the changes that make them and the parts of the carriers are in several buckets: each is read by itself.
+-- Claims, the changes that make them, and the roles on the carrying subscriptions are in several buckets, so each is read by
+-- itself.
 RETURN (WITH ours AS MATERIALIZED (
     SELECT c.line, c.original_transaction_id AS id, c.change_id, c.sku, c.dependent_skus FROM price_changes c
     WHERE c.batch_id = p_batch_id AND c.state = 'awaiting_approval' AND c.dependent_skus <> '{}'
@@ -381,7 +382,7 @@ SELECT format('line %s: %s', line, said) FROM faults ORDER BY line, said LIMIT 1
 END
 $$;
 
--- When a wave is released by itself, where the one before it was released at p_at; null where a person releases it.
+-- When a wave releases itself, if the one before it was released at p_at; null where a person releases it.
 CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamptz) RETURNS timestamptz
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
 SELECT CASE p_wave ->> 'release'
@@ -391,7 +392,7 @@ SELECT CASE p_wave ->> 'release'
     END
 $$;
 
--- Releases the waves of a batch up to p_through. The caller holds the batch's row.
+-- Releases the waves of a batch up to p_through. The caller holds the lock on the batch.
 CREATE FUNCTION repricer.release_waves_through(
     p_batch repricer.batches, p_through integer, p_actor text, p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
@@ -411,14 +412,14 @@ BEGIN
 END
 $$;
 
--- Approves a batch, queues its changes and ends those that are held out. Returns the number of the others, or null
--- where the approval is recorded as the first and a second approver is needed. Every change passes this gate, so it
--- asks again what the submission asked: that all rows are there, each in a wave, and that each part which a change
--- gives to its SKUs is recorded.
+-- Approves a batch, queues its changes and ends those that are held out. Returns the number of the queued ones, or null
+-- where this approval is recorded as the first and a second approver is needed. Every change passes here, so this checks
+-- again what the submission checked: that all rows are there, that each is in a wave, and that the part which a change gives
+-- to each of its SKUs is recorded.
 CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamptz) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_batch batches;
     v_rows bigint;
@@ -440,7 +441,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
     END IF;
-    -- Nothing is approved before it was submitted, not even by the clock of a rehearsal, which is the caller's.
+    -- An approval is never earlier than the submission, not even in a rehearsal, where the caller's clock counts.
     p_at := greatest(p_at, v_batch.submitted_at);
     IF v_batch.state <> 'awaiting_approval' THEN
         RAISE EXCEPTION 'batch % is %, not awaiting approval', p_batch_id, v_batch.state
@@ -480,7 +481,7 @@ BEGIN
     IF v_fault IS NOT NULL THEN
         RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Limits change rarely. A change of limits waits until this approval was judged by the limits that it saw.
+    -- The limits must not change while this approval is judged by them. They change rarely, so it is they that wait.
     LOCK TABLE approval_limits, default_limits IN SHARE MODE;
     v_exceeded := approval_shortfall(p_batch_id);
     IF v_exceeded IS NOT NULL THEN
@@ -494,7 +495,7 @@ BEGIN
     SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
         FROM first_approvals WHERE batch_id = p_batch_id;
     PERFORM keep_batch(p_batch_id);
-    -- Citus computes nothing of a column where each node has the row.
+    -- In an UPDATE of a reference table Citus computes nothing from a column, because each node has the row.
     v_release_at := wave_release_at(v_batch.waves -> 0, p_at);
     UPDATE batches SET state = 'approved', decided_by = v_by, decided_at = p_at, next_release_at = v_release_at
         WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
@@ -521,7 +522,7 @@ BEGIN
             FROM held_out
     )
     SELECT count(*) INTO v_held_out FROM held_out;
-    -- A change that ended while it waited stays ended: an older change of its item turned out to be open.
+    -- A change that ended while it waited stays ended, because an older change of its item turned out to be open.
     WITH queued AS (
         UPDATE price_changes SET state = 'queued', state_since = p_at,
                 is_ready = (send_after IS NULL OR send_after <= p_at)
@@ -546,8 +547,8 @@ BEGIN
 END
 $$;
 
--- Locks these subscriptions, in the order of their buckets and ids, as everybody does who locks several. A statement for
--- each bucket, because Citus takes locks of one shard at a time.
+-- Locks these subscriptions in the order of their buckets and ids, as everybody does who locks several. Each bucket has a
+-- statement of its own, because Citus takes the locks of one shard at a time.
 CREATE FUNCTION repricer.lock_subscriptions(p_ids text[]) RETURNS void
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -592,9 +593,9 @@ BEGIN
         RAISE EXCEPTION 'batch % is % already', p_batch_id, v_state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Every writer of a subscription's changes locks the subscription first; so does this one. Those with a
-    -- call in flight too: its settlement then either queues the change before it is withdrawn here, or finds
-    -- the batch withdrawn.
+    -- Every writer of a subscription's changes locks the subscription first, and so does this. Subscriptions with a call in
+    -- flight are locked, too: the settlement of that call then either queues the change before it is withdrawn here, or
+    -- finds the batch withdrawn.
     SELECT array_agg(c.original_transaction_id) INTO v_ids FROM price_changes c
         WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown');
     PERFORM lock_subscriptions(v_ids);

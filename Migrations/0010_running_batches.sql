@@ -1,5 +1,5 @@
--- What people do with a batch that was approved: release its waves, pause it, take it back, and close a change that nothing
--- of ours can end.
+-- What people do with an approved batch: release its waves, pause it, take it back, and close a change that nothing else can
+-- end.
 -- Locks: none on existing tables.
 -- breaking: no
 
@@ -39,7 +39,7 @@ CREATE FUNCTION repricer.release_due_waves(p_at timestamptz)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_batch batches;
-    -- Not a replica's clock, which may be ahead, and nobody's wish: a wave goes at its approved time.
+    -- A replica's clock may be ahead, and nobody may choose the instant: a wave is released at its approved time.
     v_at timestamptz := decision_instant(p_at);
 BEGIN
     FOR v_batch IN
@@ -58,8 +58,8 @@ BEGIN
 END
 $$;
 
--- Why what a person has paused already stands still, once p_by pauses it again: a reason is not lost, but for a new one
--- of the same person, and nobody's reason is told as somebody else's.
+-- The reason of a pause that a person set, once p_by pauses again. A new reason replaces the old one only if the same person
+-- gives it; otherwise the old one stays, and nobody's reason is told as somebody else's.
 CREATE FUNCTION repricer.reason_of_pause(p_paused_by text, p_paused_reason text, p_by text, p_reason text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT CASE WHEN p_reason IS NULL THEN p_paused_reason
@@ -67,8 +67,8 @@ SELECT CASE WHEN p_reason IS NULL THEN p_paused_reason
     ELSE coalesce(p_paused_reason, p_by || ': ' || p_reason) END
 $$;
 
--- Pauses what is paused already, everything or a batch: who paused it first, when and why stay. A halted batch keeps the
--- halt, and the pause beside it, which ends its probes. Returns whether anything was changed.
+-- Pauses what is paused already, everything or one batch. Who paused it first, when and why stays. A halted batch keeps its
+-- halt and is paused as well, which ends its probes. Returns whether anything changed.
 CREATE FUNCTION repricer.pause_again(p_batch_id uuid, p_at timestamptz, p_by text, p_reason text) RETURNS boolean
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -101,8 +101,8 @@ END
 $$;
 
 -- Pauses or resumes a batch; without one, everything. Returns whether a pause changed anything. A batch that a guard
--- halted, or that a person paused while it was halted, resumes here and nowhere else: by a person. One that a code
--- halted goes on with an answered probe, too.
+-- halted, or that a person paused while it was halted, resumes only here, by a person. One that a code halted also goes on
+-- when a probe is answered.
 CREATE FUNCTION repricer.set_pause(p_batch_id uuid, p_at timestamptz, p_is_paused boolean, p_reason text)
     RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -151,7 +151,7 @@ BEGIN
 END
 $$;
 
--- Ends a batch's pause and halts. The caller holds its row.
+-- Ends the pause and the halts of a batch. The caller holds the lock on the batch.
 CREATE FUNCTION repricer.resume_batch(p_batch_id uuid, p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -168,7 +168,7 @@ BEGIN
             guard_reading = CASE WHEN halted_by IS NULL THEN guard_reading END
         WHERE batch_id = p_batch_id;
     UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
-    -- Parked rows are tried at once: what they were refused for may be mended.
+    -- Parked rows are tried at once, because the cause of their refusals may be repaired by now.
     UPDATE price_changes SET is_held = false,
             next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
         WHERE batch_id = p_batch_id AND stage = 'queued' AND (is_held OR parked_reason IS NOT NULL);
@@ -177,7 +177,7 @@ $$;
 
 -- Undo ----------------------------------------------------------------------------------------------------------------
 
--- A change that Apple has scheduled and nobody was told of can be taken back: by an inverse change, in a batch of its
+-- A change that Apple has scheduled, and that nobody was told of, can be taken back by an inverse change, in a batch of its
 -- own that another person approves. The undone change ends once Apple shows that its price is no longer scheduled.
 
 -- Why a change cannot be undone; null where it can. p_told_at is when Apple tells the customer, or stops taking
@@ -209,20 +209,20 @@ SELECT c.original_transaction_id, c.change_id, c.line, coalesce(c.current_sku, c
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
                 AND u.stage IN ('awaiting_approval', 'queued', 'unknown')), p_at)
 FROM repricer.price_changes c, LATERAL (
-    -- When the renewal moves, the lead before it stays the same.
+    -- When the renewal moves, the lead time before it stays the same.
     SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS told_at) t
 WHERE c.batch_id = p_batch_id AND (p_subscription IS NULL OR c.original_transaction_id = p_subscription)
     AND (p_sku IS NULL OR coalesce(c.current_sku, c.sku) = p_sku)
 $$;
 
--- Stores the inverse of what can be undone as a batch that awaits approval; returns its rows, and stores nothing where
--- there is none.
+-- Stores the inverse of what can be undone as a batch that awaits approval, and returns the number of its rows. Where nothing
+-- can be undone it stores nothing and returns 0.
 CREATE FUNCTION repricer.undo_batch(
     p_batch_id uuid, p_undo_id uuid, p_name text, p_subscription text, p_sku text, p_at timestamptz)
     RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_batch batches;
     v_rows bigint;
@@ -268,12 +268,12 @@ $$;
 
 -- Closing a change -----------------------------------------------------------------------------------------------------
 
--- Ends a change whose item the App Store shows at another price: nothing of ours can take effect any more, and the item is
--- free. Statements from then on that show its price bring it back.
+-- Ends a change where the App Store shows another price for its item: the change can no longer take effect, and its item is
+-- free for another one. A statement signed after that which shows the price of the change brings it back.
 CREATE FUNCTION repricer.close_change(p_change_id uuid, p_at timestamptz, p_reason text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_change price_changes;
     v_subscription subscriptions;

@@ -1,5 +1,5 @@
--- Where the service stops by itself, and how it goes on.
--- A guard rail, or refusals that mean the call or the key and not the row, stop a batch or everything without a
+-- How the service stops by itself, and how it goes on.
+-- A guard, or refusals that are about the call or the key and not about the row, stop a batch or everything without a
 -- person. Only a person resumes what a guard halted. What a code halted also goes on once a probe is answered.
 -- Locks: none on existing tables.
 -- breaking: no
@@ -14,11 +14,11 @@ BEGIN ATOMIC
         SELECT p_kind, p_batch_id, p_code, p_from, p_is_of_guard WHERE p_kind IS NOT NULL AND p_from IS NOT NULL;
 END;
 
--- Changes of approved batches go back to their queues. A change whose item has another open change by now stays as it
--- ended. One that was put back before, and ended by the same code once others had succeeded, had its second chance. Where
--- others were never called, what is put back waits for p_wait, so that it does not lead them again. Where a guard halted, only
--- its own code goes back, and each row once, because a person has let the batch go on meanwhile. Returns how many went back;
--- null where none did, and somebody has locked some.
+-- Puts changes of approved batches back into their queues. A change whose item has another open change by now stays as it
+-- ended. So does one that had its second chance: it was put back before, others succeeded, and it ended by the same code
+-- again. While other changes were never called, what is put back waits for p_wait, so that it does not lead them again. Where
+-- a guard halted, only changes that ended by its code go back, and each only once, because a person has let the batch go on
+-- since. Returns how many went back; null where none did because other sessions have locked some.
 CREATE FUNCTION repricer.put_back_changes(p_halt repricer.put_backs, p_at timestamptz, p_now timestamptz, p_limit integer,
     p_wait interval) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -26,7 +26,7 @@ DECLARE
     v_recovered text[] := ARRAY(SELECT 'halt ' || h.put_back_id FROM put_backs h
         WHERE h.kind = 'price_change' AND h.code = p_halt.code AND h.is_recovered);
     v_soon timestamptz := p_now;
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_ids text[];
     v_changes uuid[];
@@ -40,8 +40,8 @@ DECLARE
     v_wanted integer;
     v_is_busy boolean := false;
 BEGIN
-    -- Bucket by bucket, because a statement that locks names one. What is found here is asked again by its key, so that the
-    -- ended changes of a batch are gone through once.
+    -- This goes bucket by bucket, because a statement that locks must name one. The rows that are found here are asked for
+    -- again by their key, so that the ended changes of a batch are searched only once.
     FOR v_bucket, v_found, v_batches IN
         SELECT c.bucket, array_agg(DISTINCT c.original_transaction_id), array_agg(DISTINCT c.batch_id)
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
@@ -50,7 +50,7 @@ BEGIN
             AND c.ended_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY c.bucket ORDER BY c.bucket
     LOOP
-        -- A batch that somebody is withdrawing just now gets nothing back: its withdrawal would not see it.
+        -- A batch that a session is withdrawing at this moment gets nothing back: its withdrawal would not see it.
         SELECT array_agg(met.batch_id) INTO v_open FROM (
             SELECT b.batch_id FROM batches b WHERE b.batch_id = ANY (v_batches) AND b.state = 'approved'
             ORDER BY b.batch_id FOR NO KEY UPDATE SKIP LOCKED
@@ -96,7 +96,7 @@ BEGIN
             ORDER BY c.original_transaction_id, c.change_id LIMIT p_limit - v_rows
         ) met;
         CONTINUE WHEN v_ids IS NULL;
-        -- Whoever has locked the subscription is writing it just now; a later check finds it free.
+        -- A session that has locked the subscription is writing it at this moment; a later check finds it free.
         SELECT array_agg(met.original_transaction_id), array_agg(met.change_id) INTO v_ids, v_changes FROM (
             SELECT c.original_transaction_id, c.change_id
             FROM price_changes c
@@ -111,7 +111,8 @@ BEGIN
         WITH moved AS (
             UPDATE price_changes c SET state = 'queued', ended_at = NULL, refused_at = coalesce(c.refused_at, c.sent_at), sent_at = NULL,
                 state_since = p_at,
-                -- They are spread over time, so that others succeed between them and those that are refused rightly form no streak.
+                -- They are spread over time, so that others succeed in between, and those that are refused rightly form no
+                -- streak.
                 next_attempt_at = CASE WHEN v_soon > p_now AND c.send_by > p_at + interval '10 minutes' + (v_rows + met.place) * interval '1 second'
                     THEN v_soon + (v_rows + met.place) * p_wait / 120 ELSE p_now END,
                 recorded_at = v_recorded_at
@@ -143,8 +144,8 @@ BEGIN
 END
 $$;
 
--- Bucket by bucket, as put_back_changes does. Under the lock it is asked again whether what was found is still refused.
--- What is refused again with the code for which it was put back stays refused: a few that are refused rightly would
+-- Goes bucket by bucket, as put_back_changes does. Under the lock it checks again that what was found is still refused.
+-- What was put back for a code and is refused with it again stays refused; a few that are refused rightly would
 -- otherwise halt their kind again and again.
 CREATE FUNCTION repricer.put_back_extensions(p_halt repricer.put_backs, p_now timestamptz, p_limit integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -191,7 +192,7 @@ BEGIN
         FROM unnest(v_ids, v_extensions) AS held (id, extension_id)
         WHERE e.original_transaction_id = held.id AND e.extension_id = held.extension_id AND e.bucket = v_bucket
             AND e.state = 'refused'
-            -- One may have been asked for before the lock was taken.
+            -- Another one may have been requested before the lock was taken.
             AND NOT EXISTS (SELECT FROM extension_requests o
                 WHERE o.original_transaction_id = e.original_transaction_id AND o.bucket = v_bucket
                     AND o.state IN ('queued', 'sending', 'unknown'));
@@ -203,8 +204,8 @@ BEGIN
 END
 $$;
 
--- Puts back the cancellations whose call alone was refused, each once for a code, bucket by bucket: a status that stays
--- unreadable says something of its subscription.
+-- Puts back cancellations that ended because their call was refused, each once for a code, bucket by bucket. It does not put
+-- back those whose status stayed unreadable, because that says something about their subscription.
 CREATE FUNCTION repricer.put_back_cancellations(p_halt repricer.put_backs, p_now timestamptz, p_limit integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -263,7 +264,8 @@ BEGIN
 END
 $$;
 
--- Each is asked by itself whether its call was refused, because the calls are spread and mass extensions are not.
+-- Puts back refused mass extensions. Whether its call was refused in this halt is asked for each one by itself, because calls
+-- are distributed and mass extensions are not.
 CREATE FUNCTION repricer.put_back_mass_extensions(p_halt repricer.put_backs, p_now timestamptz) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -289,7 +291,7 @@ BEGIN
         UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL,
             next_attempt_at = p_now
         WHERE m.extension_id = v_extension AND m.state = 'refused'
-            -- One may have been submitted since the search began.
+            -- Another one may have been submitted since the search began.
             AND NOT EXISTS (SELECT FROM mass_extensions o WHERE o.product_id = m.product_id
                 AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running'));
         GET DIAGNOSTICS v_moved = ROW_COUNT;
@@ -299,8 +301,8 @@ BEGIN
 END
 $$;
 
--- Puts back what ended by refusals that everybody met, so many rows a halt at most. Returns what of, and how many.
--- p_at is the business clock, p_now and p_wait real time.
+-- Puts back what ended by refusals that everybody met, at most p_limit rows a halt. Returns for each halt what went back, and
+-- how many. p_at is the business clock; p_now and p_wait are real time.
 CREATE FUNCTION repricer.put_back_refused(p_at timestamptz, p_now timestamptz, p_limit integer, p_wait interval)
     RETURNS TABLE (kind text, batch_id uuid, code text, rows bigint)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -327,14 +329,14 @@ BEGIN
         THEN
             UPDATE put_backs h SET is_done = true WHERE h.put_back_id = v_halt.put_back_id;
         END IF;
-        -- It is checked often at first, and later as often as checks of refused calls may end. A check that met locks counts
-        -- for none.
+        -- A halt is checked often at first, and later as often as checks of refused calls may end. A check that met locked
+        -- rows is not counted.
         UPDATE put_backs h SET checks = checks + CASE WHEN rows IS NULL THEN 0 ELSE 1 END,
                 next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
-    -- A batch with nothing left to call needs no streak any more, and nothing of it has a second chance. Each is asked by
-    -- itself: Citus joins no local table.
+    -- A batch with nothing left to call needs no streak any more, and nothing of it gets a second chance. Each batch is asked
+    -- by itself, because Citus joins no local table with a distributed one.
     FOR v_batch IN SELECT r.batch_id FROM refusal_streaks r WHERE r.batch_id IS NOT NULL
         UNION SELECT h.batch_id FROM put_backs h WHERE h.batch_id IS NOT NULL AND h.kind = 'price_change'
         ORDER BY 1
@@ -344,11 +346,11 @@ BEGIN
         THEN
             DELETE FROM refusal_streaks r WHERE r.batch_id = v_batch;
             DELETE FROM put_backs h WHERE h.batch_id = v_batch AND h.is_done;
-            -- Nor is anything left that could probe whether its halt is over.
+            -- Then no change is left that could probe whether its halt is over.
             IF EXISTS (SELECT FROM batches b WHERE b.batch_id = v_batch AND b.state = 'approved')
                 AND NOT EXISTS (SELECT FROM put_backs h WHERE h.batch_id = v_batch AND NOT h.is_done AND h.checks < 3)
             THEN
-                -- Whoever has locked the batch decides about it just now, and other batches do not wait for that.
+                -- A session that has locked the batch is deciding about it. Other batches do not wait for that.
                 PERFORM FROM batches b WHERE b.batch_id = v_batch FOR UPDATE SKIP LOCKED;
                 IF FOUND THEN
                     PERFORM recover_batch(v_batch, p_at);
@@ -367,8 +369,8 @@ BEGIN
 END
 $$;
 
--- Whether a price change is left to call, or is being called. Each batch is asked by itself: an index has its stages, and a
--- cluster sends one row.
+-- Whether a price change is left to call, or is being called. Each batch is asked by itself, so that an index with its stages
+-- answers, and a cluster returns one row.
 CREATE FUNCTION repricer.has_changes_to_call() RETURNS boolean
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -391,7 +393,7 @@ BEGIN
     IF EXISTS (SELECT 1 FROM store_calls r WHERE r.kind = p_kind AND r.settled_at IS NULL) THEN
         RETURN true;
     END IF;
-    -- One table in each statement.
+    -- Each statement reads one table.
     IF p_kind = 'price_change' THEN
         RETURN has_changes_to_call();
     ELSIF p_kind = 'extension' THEN
@@ -405,7 +407,7 @@ BEGIN
 END
 $$;
 
--- Whether none of these kinds has work, nor gets any back: put_back_refused has looked since the latest halt.
+-- Whether none of these kinds has work, and put_back_refused has looked since the latest halt and gives none any back.
 CREATE FUNCTION repricer.is_idle(p_kinds text[]) RETURNS boolean
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -422,13 +424,14 @@ BEGIN
 END
 $$;
 
--- Ends what stands still and nothing is left to ask for: with the last row that could be called, who asks whether calls are
--- answered again is gone too. What comes later is judged anew. Returns what has ended, and what it had stood still for.
+-- Ends halts and throttles for which no call is left that could probe them: when the last row that could be called ends,
+-- nothing asks any more whether calls are answered again. What comes later is judged anew. Returns what has ended, and why it
+-- had stood still.
 CREATE FUNCTION repricer.end_idle_halts(p_at timestamptz) RETURNS TABLE (what text, reason text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_controls service_controls;
-    -- An answered call of any kind shows that our key is good. What else price changes were refused for, they alone show.
+    -- An answered call of any kind shows that our key is good. What else price changes were refused for, only they can show.
     v_asking text[];
     v_kind text;
 BEGIN
@@ -471,19 +474,19 @@ BEGIN
 END
 $$;
 
--- The service pauses a batch. Returns false where it is paused, or has ended, already. p_from is the first of the
--- refusals that halted it; null where no refusals did. p_code is their code, where a guard halts for them.
+-- The service pauses a batch. Returns false where the batch is paused already, or has ended. p_from is the first of the
+-- refusals that halted it; null where it was not halted by refusals. p_code is their code, where a guard halts for them.
 CREATE FUNCTION repricer.halt_batch(
     p_batch_id uuid, p_at timestamptz, p_by text, p_reason text, p_details json, p_probe_at timestamptz,
     p_from timestamptz DEFAULT NULL, p_code text DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
 BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused FOR UPDATE;
     IF NOT FOUND THEN
-        -- A guard, or a person, may have been faster: what ended by the code that all meet is put back all the same.
+        -- A guard or a person may have been faster. What ended by the code that everybody meets is put back all the same.
         IF (p_probe_at IS NOT NULL OR p_code IS NOT NULL) AND EXISTS (
             SELECT FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND is_paused)
             AND NOT EXISTS (
@@ -505,7 +508,7 @@ BEGIN
 END
 $$;
 
--- Takes the right to make the one probe of a halted batch, until the transaction ends. p_now is real time.
+-- Takes the right to make the one probe of a halted batch, until the end of the transaction. p_now is real time.
 CREATE FUNCTION repricer.lock_probe(p_batch_id uuid, p_now timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -529,8 +532,8 @@ BEGIN ATOMIC
     UPDATE repricer.batches SET probe_answer = p_answer WHERE batch_id = p_batch_id AND probe_at IS NOT NULL;
 END;
 
--- Lets a batch go on that a code has halted, because a probe of it was answered. Returns false where a person has
--- paused it, or it goes on already.
+-- Lets a batch that a code has halted go on, because a probe of it was answered or nothing of it is left to call. Returns
+-- false where a person has paused it, or where it is not halted any more.
 CREATE FUNCTION repricer.recover_batch(p_batch_id uuid, p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -551,7 +554,7 @@ BEGIN
 END
 $$;
 
--- The service halts a storefront of a batch. Returns false where it is halted, or the batch has ended, already.
+-- The service halts a storefront of a batch. Returns false where it is halted already, or the batch has ended.
 -- p_probe_at is real time.
 CREATE FUNCTION repricer.halt_storefront(
     p_batch_id uuid, p_storefront text, p_at timestamptz, p_by text, p_reason text, p_probe_at timestamptz DEFAULT NULL)
@@ -570,8 +573,8 @@ BEGIN
 END
 $$;
 
--- Takes rows of halted storefronts out of the queues, one batch at a time and so many rows at most; returns how many.
--- They stay out until a probe is answered, or a person resumes the batch, so that they cost the other storefronts nothing.
+-- Takes rows of halted storefronts out of the queues, one batch at a time and at most p_limit rows; returns how many.
+-- They stay out until a probe is applied, or a person resumes the batch, so that they cost the other storefronts nothing.
 CREATE FUNCTION repricer.park_halted(p_limit integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -582,7 +585,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    -- A row that somebody has locked is being sent. If it is put back, the claim itself leaves it out.
+    -- A row that another session has locked is being sent. If it comes back into the queue, the claim itself leaves it out.
     WITH taken AS (
         SELECT original_transaction_id, bucket, change_id FROM price_changes
         WHERE batch_id = v_batch.batch_id AND stage = 'queued' AND state = 'queued' AND NOT is_held
@@ -601,9 +604,9 @@ BEGIN
 END
 $$;
 
--- Of each halted storefront one row goes each minute, another one each time, and probes for all; one that got no answer
--- in its minute holds nobody up. Where a probe is applied the storefront goes on. Returns what became of probes. p_at is
--- the business clock, p_now and p_next real time.
+-- For each halted storefront one row is sent each minute, a different one each time, as a probe for all. A probe without an
+-- answer in its minute does not hold up the next one. Once a probe is applied the storefront goes on. Returns what became of
+-- probes. p_at is the business clock; p_now and p_next are real time.
 CREATE FUNCTION repricer.probe_storefronts(p_at timestamptz, p_now timestamptz, p_next timestamptz)
     RETURNS TABLE (batch_id uuid, storefront text, subscription text, answer text, has_recovered boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -624,8 +627,8 @@ BEGIN
                 WHERE c.batch_id = v_batch.batch_id AND c.change_id = (v_halt ->> 'probe')::uuid
                     AND c.original_transaction_id = v_halt ->> 'subscription';
             subscription := v_probe.original_transaction_id;
-            -- A probe that waits for no further attempt never left, and its reason is of an attempt before. A reason without
-            -- a code is none of the App Store's.
+            -- A probe that waits for no further attempt never left, so its reason comes from an earlier attempt. A reason
+            -- without a code does not come from the App Store.
             answer := CASE WHEN (v_probe.state <> 'queued' OR v_probe.next_attempt_at IS NOT NULL)
                 AND v_probe.reason ~ '^[0-9]{3,} ' THEN v_probe.reason END;
             IF v_probe.stage IN ('scheduled', 'pending_consent', 'accepted', 'effective') THEN
@@ -641,10 +644,10 @@ BEGIN
                     OR v_probe.state = 'queued' AND v_probe.next_attempt_at IS NULL AND NOT v_probe.is_held)
                 AND (v_halt ->> 'probe_at')::timestamptz > p_now
             THEN
-                -- It is on its way, or still has a minute to leave.
+                -- The probe is on its way, or still has a part of its minute to leave.
                 CONTINUE;
             ELSIF subscription IS NOT NULL AND v_probe.state NOT IN ('sending', 'unknown') THEN
-                -- It was refused, has ended, or never left.
+                -- The probe was refused, has ended, or never left.
                 has_recovered := false;
                 UPDATE price_changes c SET is_held = true, next_attempt_at = p_now
                     WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
@@ -657,7 +660,7 @@ BEGIN
                 RETURN NEXT;
             ELSIF coalesce((v_halt ->> 'probe_at')::timestamptz, '-infinity') <= p_now THEN
                 -- There is no probe, or it got no answer in its minute.
-                -- A search over all buckets takes no lock (Citus); what it finds is locked, and asked for again, in its bucket.
+                -- A search over all buckets takes no lock on Citus. So what it finds is locked in its bucket, and checked again.
                 v_is_locked := false;
                 FOR v_probe IN SELECT * FROM price_changes c
                     WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
@@ -675,21 +678,21 @@ BEGIN
                     EXIT WHEN v_is_locked;
                 END LOOP;
                 IF NOT v_is_locked AND NOT v_batch.is_parking THEN
-                    -- What a claim had in hand while the others were taken out has come back to the queue since.
+                    -- A change that a claim held while the others were taken out has come back to the queue since.
                     PERFORM FROM price_changes c
                         WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
                             AND c.stage = 'queued' AND c.state = 'queued' AND NOT c.is_held LIMIT 1;
                     IF FOUND THEN
                         UPDATE batches b SET is_parking = true WHERE b.batch_id = v_batch.batch_id;
                     ELSE
-                        -- Nothing can be asked for now, and the search costs too much to go on all the time.
+                        -- No change can probe now, and the search costs too much to repeat it all the time.
                         UPDATE batches b SET halted_storefronts = jsonb_set(b.halted_storefronts, ARRAY[storefront],
                                 v_halt || jsonb_build_object('probe_at', p_next))
                             WHERE b.batch_id = v_batch.batch_id;
                     END IF;
                 END IF;
                 CONTINUE WHEN NOT v_is_locked;
-                -- The probe before it got no answer, and its own call waits with its storefront.
+                -- The former probe got no answer, and its own call waits with its storefront.
                 IF subscription IS NOT NULL THEN
                     v_halt := v_halt || jsonb_build_object('answer', 'no answer for ' || subscription);
                 END IF;
@@ -707,12 +710,12 @@ END
 $$;
 
 -- The service stops calling, because calls are refused alike. Returns false where it has stopped already. p_kind is
--- the kind of the refused calls, p_from the first of these refusals.
+-- the kind of the refused calls, p_from the first of the refusals.
 CREATE FUNCTION repricer.halt_service(
     p_at timestamptz, p_reason text, p_kind text DEFAULT NULL, p_from timestamptz DEFAULT NULL) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
-    -- What price changes are refused for halts them alone; a refused key halts all kinds, also while they stand still.
+    -- A refusal of price changes halts them alone. A refused key halts all kinds, also while price changes stand still.
     UPDATE service_controls SET halted_at = p_at, halted_reason = p_reason
         WHERE halted_at IS NULL OR starts_with(p_reason, '401') AND NOT starts_with(halted_reason, '401');
     IF NOT FOUND THEN
@@ -724,9 +727,10 @@ BEGIN
 END
 $$;
 
--- No call leaves until what the App Store says since p_since is read. What may have been called since then, by a database
--- that is lost, is followed from then on, or from its submission on: a statement that shows its price makes it scheduled.
--- Calls that are open are checked before they are sent once more. Extensions go again under their identifiers. Returns how many changes are followed.
+-- From now on no call leaves until what the App Store says since p_since has been read. Changes that a lost database may have
+-- called since then, or since their submission, are followed: a statement that shows the price of one makes it scheduled.
+-- Open calls are checked before they are sent once more. Extensions are sent again under their identifiers. Returns how many
+-- changes are followed.
 CREATE FUNCTION repricer.begin_catch_up(p_since timestamptz, p_from timestamptz, p_at timestamptz, p_by_person boolean)
     RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -742,7 +746,7 @@ BEGIN
     UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
         catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN v_by ELSE catch_up_by END,
         database_identity = database_identity();
-    -- Every writer of a subscription's changes and calls locks the subscription first, in this order.
+    -- Every writer of a subscription's changes and calls locks the subscription first; lock_subscriptions keeps the order.
     SELECT array_agg(s.original_transaction_id) INTO v_ids FROM subscriptions s
         WHERE EXISTS (SELECT FROM price_changes c
                 WHERE c.original_transaction_id = s.original_transaction_id AND c.bucket = s.bucket
@@ -755,7 +759,7 @@ BEGIN
     SELECT array_agg(c.original_transaction_id), array_agg(c.change_id), array_agg(greatest(p_since, b.submitted_at))
         INTO v_ids, v_change_ids, v_sinces
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
-        -- What is held out is never called, not in the time that is lost either.
+        -- A change that is held out is never called, so the lost database has not called it either.
         WHERE b.state <> 'rejected' AND NOT c.is_held_out
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
@@ -764,15 +768,15 @@ BEGIN
     UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, t.since), recorded_at = v_recorded_at
         FROM unnest(v_ids, v_change_ids, v_sinces) AS t (id, change_id, since)
         WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id AND c.bucket = bucket_of(t.id);
-    -- Changes that are followed already count too, so that who recovers once more is told the same as the first time.
+    -- Changes that are followed already count, too, so that a person who recovers once more is told the same number.
     SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         WHERE b.state <> 'rejected' AND NOT c.is_held_out AND c.doubtful_since <= greatest(p_since, b.submitted_at)
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
-    -- The lost database may have sent one again, which may be on its way until p_from.
+    -- The lost database may have sent such a call again, and that attempt may be on its way until p_from.
     UPDATE store_calls SET next_step = 'check', in_flight_until = greatest(in_flight_until, p_from) WHERE settled_at IS NULL;
-    -- An extension that waits here goes under the same identifier, which the App Store answers as it did at first. It is not
-    -- judged: its own extension could be in the way.
+    -- An extension that waits here is sent under the same identifier, which the App Store answers as it did the first time. It
+    -- is not judged, because the extension that it made itself could be in the way.
     UPDATE extension_requests e SET is_doubtful = true, called_at = least(e.called_at, greatest(p_since, e.requested_at)),
             renewal_before = coalesce(e.renewal_before, s.renewal_at)
         FROM subscriptions s
@@ -785,7 +789,7 @@ BEGIN
 END
 $$;
 
--- Keeps what a recovery found, so that who recovers again is told.
+-- Records what a recovery found, so that a person who recovers again is told.
 CREATE FUNCTION repricer.note_recovery(p_since timestamptz, p_at timestamptz, p_adopted bigint, p_released bigint,
     p_ended bigint, p_unread bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -796,23 +800,23 @@ BEGIN
 END
 $$;
 
--- What the App Store says is read: calls go on. p_is_restored: a database was lost, and the history may lack what it did, so
--- that statuses are still to be read.
+-- What the App Store says has been read, so calls go on. p_is_restored: a database was lost, and the history may lack what it
+-- did, so statuses are still to be read.
 CREATE FUNCTION repricer.end_catch_up(p_is_restored boolean) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 UPDATE service_controls SET catch_up_since = NULL, catch_up_from = NULL, catch_up_by = NULL, catch_up_answer = NULL,
     is_restored = is_restored OR p_is_restored
 $$;
 
--- Notes why the latest reading ended before its end, where calls wait for it.
+-- Notes why the latest reading stopped before its end, while calls wait for it.
 CREATE FUNCTION repricer.note_catch_up_answer(p_answer text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 UPDATE service_controls SET catch_up_answer = p_answer
     WHERE catch_up_since IS NOT NULL AND catch_up_answer IS DISTINCT FROM p_answer
 $$;
 
--- Notices a database that is not the one of before. Nothing is lost where the history was never read and nothing was
--- approved. Where the history was last read before p_oldest, it is read first.
+-- Notices that this database is not the one of before. Nothing is lost where the history was never read and nothing was
+-- approved. If the history was last read before p_oldest, it is read before any call leaves.
 CREATE FUNCTION repricer.note_database(p_at timestamptz, p_from timestamptz, p_oldest timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -820,7 +824,7 @@ DECLARE
     v_read_through timestamptz;
     v_since timestamptz;
 BEGIN
-    -- Asked every second: nothing is locked where there is nothing to note.
+    -- This runs every second, so it locks nothing where there is nothing to note.
     IF EXISTS (SELECT FROM service_controls c, history_reading h
             WHERE c.database_identity = database_identity() AND (h.read_through < p_oldest) IS NOT TRUE) THEN
         RETURN;
@@ -841,7 +845,7 @@ BEGIN
 END
 $$;
 
--- Ends the halt of the service, because a call was answered again. Returns false where calls had not stopped.
+-- Ends the halt of the service, because a call was answered again. Returns false where the service was not halted.
 CREATE FUNCTION repricer.recover_service(p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -877,14 +881,14 @@ BEGIN
 END
 $$;
 
--- Ends the halt of a kind, because a call of it was answered. Returns false where they had not stopped.
+-- Ends the halt of a kind of call, because a call of it was answered. Returns false where the kind was not halted.
 CREATE FUNCTION repricer.recover_kind(p_kind text, p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_halt jsonb;
     v_is_halted boolean;
 BEGIN
-    -- What price changes are refused for halts them alone, a refused key all kinds.
+    -- A refusal of price changes halts them alone; a refused key halts all kinds.
     SELECT halted_kinds -> p_kind, halted_at IS NOT NULL AND (p_kind = 'price_change' OR starts_with(halted_reason, '401'))
         INTO v_halt, v_is_halted FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
     IF NOT FOUND THEN
@@ -899,8 +903,7 @@ BEGIN
 END
 $$;
 
--- Notes that a probe of the service, or of a kind of call, was refused. The halt stays, and says what the latest
--- answer was.
+-- Notes that a probe of the service, or of a kind of call, was refused. The halt stays, and shows the latest answer.
 CREATE FUNCTION repricer.note_halt_answer(p_kind text, p_answer text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -913,8 +916,8 @@ BEGIN
 END
 $$;
 
--- Sessions hold rows since p_since; null: none do any more. p_is_all: changes are due, calls are allowed, and none can be
--- claimed. Where they hold this very row nothing is written: who tells of them must not wait for them.
+-- Notes that sessions hold rows since p_since; null: none do any more. p_is_all: changes are due, calls are allowed, and none
+-- can be claimed. Where such a session holds this very row, nothing is written, because the note must not wait for it.
 CREATE FUNCTION repricer.note_unclaimed(p_since timestamptz, p_sessions text, p_is_all boolean DEFAULT true)
     RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp
@@ -924,8 +927,8 @@ BEGIN ATOMIC
         WHERE one_row = (SELECT one_row FROM repricer.blocking_sessions FOR UPDATE SKIP LOCKED);
 END;
 
--- Throttles a kind of call, because the App Store gives no answers: its next call leaves at p_until. An earlier begin
--- stays.
+-- Throttles a kind of call, because the App Store gives no answers: its next call leaves at p_until. Where the kind is
+-- throttled already, the earlier beginning stays.
 CREATE FUNCTION repricer.throttle_kind(p_kind text, p_at timestamptz, p_until timestamptz, p_answer text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -950,7 +953,8 @@ BEGIN
 END
 $$;
 
--- Notes that no call of the kind can leave. What was noted long ago and never ended is another outage.
+-- Notes that no call of the kind can leave. A note that was not repeated for three minutes is of an earlier outage, so the
+-- outage begins anew.
 CREATE FUNCTION repricer.note_unreached(p_kind text, p_at timestamptz, p_answer text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -969,7 +973,7 @@ BEGIN
 END
 $$;
 
--- Ends the note, because a call of the kind was answered.
+-- Removes that note, because a call of the kind was answered.
 CREATE FUNCTION repricer.end_unreached(p_kind text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 UPDATE service_controls SET unreached_kinds = unreached_kinds - p_kind WHERE unreached_kinds ? p_kind

@@ -1,12 +1,14 @@
--- How people ask for extended renewal dates, one by one or for all of a product, and whose an extension was.
+-- How people request extensions of renewal dates, for one subscription or for all of a product, and which request a told
+-- extension belongs to.
 -- Locks: none on existing tables.
 -- breaking: no
 
--- Which request of ours an extension belongs to: no notification names it. A mass extension tells each subscription
--- one thing: what follows within its window is another program's. A call of the subscription's own has a notification
--- where its answer named the date; an open call, whose answer was lost, only where nothing else explains the
--- notification and the days agree. In the Sandbox, where a day may be short, any length agrees. Otherwise the call is repeated under its identifier, which Apple answers as the
--- first. Clocks may differ by five minutes, and a notification may be signed up to a day after the summary.
+-- Which request of ours an extension belongs to, since no notification names it.
+-- * A mass extension tells one thing for each subscription. What follows within its window comes from another program.
+-- * A notification belongs to a call for the subscription itself where the answer of that call named its date. A call whose
+--   answer was lost gets it only where nothing else explains it and the days agree; in the Sandbox, where a day may be short,
+--   any length agrees. Otherwise the call is repeated under its identifier, which Apple answers as it did the first time.
+-- Clocks may differ by five minutes, and a notification may be signed up to a day after the summary.
 CREATE VIEW repricer.attributed_extensions AS
 SELECT e.*, coalesce(c.extension_id, m.extension_id) AS extension_id, c.extension_id IS NOT NULL AS is_single
 FROM repricer.renewal_extensions e
@@ -35,22 +37,22 @@ LEFT JOIN LATERAL (
         AND CASE
             WHEN c.state = 'extended' THEN c.effective_at IS NULL OR c.effective_at = e.renewal_at
             WHEN c.state IN ('sending', 'unknown') THEN
-                -- A mass extension that failed for this subscription explains nothing: it is asked for again by
-                -- itself.
+                -- A mass extension that failed for this subscription explains nothing; the subscription is extended by a
+                -- request of its own.
                 (m.extension_id IS NULL OR m.extension_id = c.mass_extension_id)
                 AND (c.is_of_sandbox OR e.renewal_at = e.renewal_before + c.extend_by_days * interval '24 hours')
             ELSE false END
     ORDER BY c.called_at DESC LIMIT 1
 ) c ON true;
 
--- Requests one extension. Returns true where it is new. The same identifier again, with the same terms, changes
+-- Requests one extension. Returns true where it is new. A second request with the same identifier and the same terms changes
 -- nothing.
 CREATE FUNCTION repricer.request_extension(
     p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text,
     p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_known extension_requests;
 BEGIN
@@ -73,7 +75,7 @@ BEGIN
         END IF;
         RETURN false;
     END IF;
-    -- The App Store answers a known identifier as it did at first, and extends nothing.
+    -- The App Store answers a known identifier as it did the first time, and extends nothing.
     IF EXISTS (SELECT FROM mass_extensions WHERE extension_id = p_extension_id) THEN
         RAISE EXCEPTION 'request % is a mass extension; one of a single subscription needs an identifier of its own',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -100,7 +102,7 @@ CREATE FUNCTION repricer.request_mass_extension(
     p_eligible bigint, p_ineligible jsonb, p_at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_known mass_extensions;
     v_open uuid;
@@ -138,9 +140,9 @@ BEGIN
 END
 $$;
 
--- Whether session_user may approve it alone, as approval_shortfall judges batches: by the number of subscriptions that
--- the facts say it may reach, not by what its submitter counted. Nobody pays more, so limits of money and of percent
--- do not apply.
+-- Whether session_user may approve a mass extension alone, judged as approval_shortfall judges batches: by the number of
+-- subscriptions that it may reach according to the facts, not according to its submitter. Nobody pays more, so limits of
+-- money and of percent do not apply.
 CREATE FUNCTION repricer.extension_shortfall(p_extension_id uuid) RETURNS text[]
     LANGUAGE plpgsql STABLE SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -181,7 +183,7 @@ $$;
 CREATE FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamptz) RETURNS text[]
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_mass mass_extensions;
     v_exceeded text[];
@@ -224,11 +226,11 @@ BEGIN
 END
 $$;
 
--- Withdraws a request for which no call was made; the submitter may, too. Who approved it before stays on record.
+-- Withdraws a request for which no call was made; the submitter may, too. An earlier approval stays on record.
 CREATE FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_mass mass_extensions;
 BEGIN
@@ -242,7 +244,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %: it can''t be taken back', p_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- It goes again under its identifier, which the App Store answers once.
+    -- It is sent again under its identifier, and the App Store applies an identifier only once.
     IF v_mass.state = 'queued' AND v_mass.doubtful_since IS NOT NULL THEN
         RAISE EXCEPTION 'mass extension % may have been called by the database that is lost: it can''t be taken back',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -255,20 +257,20 @@ BEGIN
 END
 $$;
 
--- Ends a mass extension that the App Store has lost, or never knew though it had answered. It would run for ever here,
--- and let no other of its product begin. Not before a day is over, and only while the App Store answers that it knows
--- no such request. Whatever is told of it later still counts.
+-- Gives up a mass extension that the App Store has lost, or never knew although it had answered. It would stay open for ever,
+-- and no other one of its product could begin. This is refused before a day is over, and unless the App Store answers that
+-- it knows no such request. What is told of it later still counts.
 CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_mass mass_extensions;
     v_call store_calls;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
-    -- The call comes first, as it does for those who settle it.
+    -- The call is locked first, in the order of those who settle it.
     SELECT c.* INTO v_call FROM store_calls c JOIN mass_extensions m
         ON c.subject = 'product:' || m.product_id AND c.bucket = bucket_of('product:' || m.product_id)
     WHERE m.extension_id = p_extension_id AND p_extension_id = ANY (c.carries) AND c.state IN ('sending', 'unknown')
@@ -277,7 +279,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
     END IF;
-    -- One whose call was refused, at the last attempt, in words that say nothing is as good as denied after a day.
+    -- A call whose last attempt was refused in words that explain nothing counts, after a day, like one that is denied.
     IF v_mass.state NOT IN ('running', 'unknown') THEN
         RAISE EXCEPTION 'mass extension % is %: only one that was called, and has not ended, can be given up',
             p_extension_id, v_mass.state USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -296,7 +298,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is being called; try again in two minutes', p_extension_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Its call ends with it: a process that checks it now writes nothing.
+    -- The call ends, too, so that a process that is checking it writes nothing.
     UPDATE store_calls SET state = 'refused', settled_at = p_at, is_doubtful = true, error_message = 'given_up'
         WHERE subject = 'product:' || v_mass.product_id
             AND bucket = bucket_of('product:' || v_mass.product_id)
@@ -308,7 +310,7 @@ BEGIN
 END
 $$;
 
--- The subscriptions for which a mass extension failed, and that nothing has extended, or is to extend, since.
+-- The subscriptions for which a mass extension failed, and for which no extension was told or requested since.
 CREATE FUNCTION repricer.failed_extensions(p_extension_id uuid) RETURNS SETOF text
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
 SELECT DISTINCT f.original_transaction_id FROM attributed_extensions f
@@ -322,12 +324,12 @@ WHERE f.extension_id = p_extension_id AND f.outcome = 'failed'
                 OR c.mass_extension_id = p_extension_id AND c.state = 'extended'))
 $$;
 
--- Requests the failed extensions of a mass extension one by one, on its terms. Returns how many are new.
+-- Requests the failed extensions of a mass extension again, one by one and on its terms. Returns how many are new.
 CREATE FUNCTION repricer.request_retries(
     p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamptz) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_mass mass_extensions;
     v_count bigint;

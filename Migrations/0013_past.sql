@@ -1,13 +1,13 @@
 -- What was known at an instant.
--- What changes keeps what it was before: one row a version that something known has replaced, until when it held
--- (`…_versions`, beside their tables). So each table can be read as it was recorded at an instant (`NAME_at`), and each
--- report has a function that is its view over these (`report.NAME_as_of`). Versions are only ever added, by the statement
--- that replaces them, which is why the same question gets the same answer for ever.
+-- Where a row changes, its former version is kept in a table `…_versions`, with the instant until which it held. So each
+-- table can be read as it was recorded at an instant (`NAME_at`), and each report has a function that is its view over these
+-- (`report.NAME_as_of`). Versions are only ever added, by the SQL statement that replaces them. That is why the same question
+-- always gets the same answer.
 -- Locks: none on existing tables.
 -- breaking: no
 
--- The transactions that write what reports read, and may have begun before the instant. Everybody may see their locks, and
--- who may not see when they began takes them for older. A standby sees none of its primary's locks, but only from which
+-- The transactions that write what reports read, and that may have begun before p_at. Everybody may see their locks. Who may
+-- not see when they began takes them for older. A standby does not see the locks of its primary, but only from which
 -- transaction on some had not ended.
 CREATE FUNCTION repricer.open_recorders(p_at timestamptz) RETURNS TABLE (id text) LANGUAGE sql VOLATILE
     SET search_path = repricer, pg_temp AS $$
@@ -28,9 +28,9 @@ WHERE l.locktype = 'relation' AND l.mode = 'RowExclusiveLock' AND l.granted AND 
         ELSE k.clock_start + (a.xact_start - k.clock_origin) * k.clock_rate END <= p_at, true)
 $$;
 
--- Waits until what was being recorded at the instant is committed or not, because it may bear that instant. What is recorded
--- from now on bears a later one: it is dated under the lock of its table. Whoever reads in one snapshot (REPEATABLE READ) asks
--- before it begins, and then says so (repricer.recorders_awaited), as the program does.
+-- Waits until everything that was being recorded at p_at is committed or rolled back, because it may be dated before p_at.
+-- What is recorded from now on is dated later, because it is dated under the lock of its table. A reader with one snapshot
+-- (REPEATABLE READ) must call this before its snapshot, and then say so (repricer.recorders_awaited), as the program does.
 CREATE FUNCTION repricer.await_recorders(p_at timestamptz) RETURNS void LANGUAGE plpgsql VOLATILE
     SET search_path = repricer, pg_temp AS $$
 DECLARE
@@ -53,8 +53,8 @@ BEGIN
 END
 $$;
 
--- What is not past yet is not known: the same question would get another answer later. Nor is what a standby has not
--- replayed, which it shows by the last commit that it has; a virtual clock says nothing of that.
+-- What an instant in the future will have known is not known yet: the same question would get another answer later. Nor is
+-- what a standby has not replayed yet; its last replayed commit shows how far it is, except on a virtual clock.
 CREATE FUNCTION repricer.require_past(p_at timestamptz) RETURNS void LANGUAGE plpgsql VOLATILE
     SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -77,7 +77,7 @@ BEGIN
 END
 $$;
 
--- These must stay as they are for the planner to see through them: SQL, STABLE, one SELECT, no settings.
+-- The planner inlines these functions only while each is SQL, STABLE, one SELECT, and without settings.
 CREATE FUNCTION repricer.charges_at(p_at timestamptz) RETURNS SETOF repricer.charges LANGUAGE sql STABLE AS $$
 SELECT * FROM repricer.charges WHERE recorded_at <= p_at
 UNION ALL
@@ -120,9 +120,9 @@ SELECT original_transaction_id, bucket, change_id, dependent_sku, parent_sku, ba
 FROM repricer.dependent_cancellation_versions WHERE recorded_at <= p_at AND recorded_until > p_at
 $$;
 
--- The earliest version that held beyond the instant says what was known then; where there is none, the row does. Where
--- that was not recorded yet, it was one of the versions that are not kept (price_change_versions). A function for each
--- table of which not every column is kept: the others never change, or no report reads them.
+-- The earliest version that held beyond p_at says what was known at p_at; where there is none, the row itself does. If that
+-- was recorded later than p_at, the change was then in one of the versions that are not kept (see price_change_versions). Each
+-- table of which only some columns are kept has such a function; the other columns never change, or no report reads them.
 DO $at$
 DECLARE
     v_columns text;
@@ -146,13 +146,13 @@ SELECT %s
 FROM repricer.price_changes c
 JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
 LEFT JOIN LATERAL (
-    -- What stands since the instant, or longer, has replaced nothing after it: most changes are not searched.
+    -- A row that was not replaced after p_at has no later version, so for most changes nothing is searched.
     SELECT p.* FROM repricer.price_change_versions p
     WHERE c.recorded_at > p_at AND p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id
         AND p.recorded_until > p_at
     ORDER BY p.recorded_until LIMIT 1) v ON true
 CROSS JOIN LATERAL (
-    -- It was recorded later than the instant: at the instant it was called, or not even that.
+    -- What is known was recorded later than p_at: at p_at the change was called, or not even that.
     SELECT coalesce(CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END > p_at, false) AS is_later,
         coalesce(CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END <= p_at, false) AS was_claimed
 ) e
@@ -162,7 +162,7 @@ CROSS JOIN LATERAL (
             AS last_state
 ) l
 CROSS JOIN LATERAL (
-    -- At the instant it was not approved yet.
+    -- At p_at the change was not approved yet.
     SELECT l.is_later, l.is_unsent,
         CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
             THEN 'awaiting_approval' ELSE l.last_state END AS state,

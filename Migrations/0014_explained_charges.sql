@@ -1,5 +1,5 @@
--- Which change each charge is explained by, and what is wrong with those that are not explained: views over facts, from which
--- reports count.
+-- Views over facts, from which reports count: which change explains each charge, and what is wrong with charges that no
+-- change explains.
 -- Locks: none on existing tables.
 -- breaking: no
 
@@ -20,13 +20,13 @@ BEGIN
 END
 $$;
 
--- The same for what is computed of each change: nothing is called where it fits.
+-- The same for what is computed for each change. Where the sum fits, no other function is called.
 CREATE FUNCTION repricer.fitting(p_sum numeric, p_what text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN abs(p_sum) > 9223372036854775807 THEN repricer.figure(p_sum, p_what) ELSE p_sum::bigint END;
 
--- The seats of a paid period, from its charges of one item: those of its renewal, or of what the customer bought in its place
--- last, and those that were added beside that since and not given back. The transaction of a modification has those that were
--- added before it (an inference). Null: none. A period with one charge need not be asked.
+-- The seats of a paid period of one item, from its charges: those of its renewal, or of the latest purchase that took its
+-- place, and those that were added since then and not refunded. The transaction of a modification contains the seats that
+-- were added before it (an inference). Null: none. For a period with one charge this need not be called.
 CREATE FUNCTION repricer.seats_of(p_charges anyarray) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 SELECT nullif(coalesce(max(o.quantity), 0) + coalesce(sum(k.quantity) FILTER (WHERE k.is_added_seat
         AND (k.refunded_milliunits = 0 OR k.refunded_milliunits < k.price_milliunits * k.quantity)
@@ -40,8 +40,8 @@ LEFT JOIN (
     WHERE NOT n.is_added_seat ORDER BY g.stands DESC, n.purchased_at DESC, n.transaction_id DESC LIMIT 1) o ON true
 $$;
 
--- What a charge would have brought at the old price: of one that was refunded in part, the part that was kept.
--- Its body is no text, so that readers of a view need no right to schema repricer.
+-- What a charge would have brought at the old price; for a partly refunded charge, only for the part that was kept.
+-- Its body is parsed SQL and no text, so that readers of a view need no right to schema repricer.
 CREATE FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text)
     RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN p_refunded = 0 AND p_quantity = 1 THEN p_old
@@ -58,8 +58,8 @@ CREATE FUNCTION repricer.is_refused(p_state text, p_refused_at timestamptz, p_do
 
 -- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
 -- A later change back to the same price takes the later renewals. Renewals under any name of the item count alike. An undo
--- sets no price of its own: its renewals stay under the change that set it. Of one that was refunded in part the part that
--- was kept counts, at the old price too; one that was refunded in full brought nothing.
+-- sets no price of its own: its renewals stay under the change that set it. A partly refunded renewal counts with the part
+-- that was kept, in the old price as well. A renewal that was refunded in full is left out.
 CREATE VIEW repricer.charged_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.purchased_at,
     repricer.at_old_price(c.current_price_milliunits, h.price_milliunits, h.quantity, h.refunded_milliunits, h.transaction_id)
@@ -96,9 +96,9 @@ FROM repricer.charged_renewals r
 GROUP BY batch_id, original_transaction_id, change_id;
 COMMENT ON VIEW repricer.charged_changes IS 'charged_renewals, one row a change.';
 
--- Each charge of an item since a change of ours was called, under the one change that it is explained by: the newest in
--- effect if that is its price, else the newest that was called. What the App Store never had explains nothing. A charge that
--- is not what it should be has an exception in place of an explanation.
+-- Each charge of an item since a change of ours was called, under the one change that explains it: the newest change in
+-- effect if the charge has its price, else the newest that was called. A change that the App Store never had explains
+-- nothing. A charge that is not as it should be has an exception in place of an explanation.
 CREATE VIEW repricer.explained_charges AS
 SELECT c.original_transaction_id, c.bucket, h.transaction_id, h.sku, h.purchased_at, h.price_milliunits, h.quantity,
     h.currency, h.storefront, h.refunded_milliunits, c.batch_id, c.change_id,
@@ -127,8 +127,8 @@ CROSS JOIN LATERAL (SELECT repricer.is_refused(c.state, c.refused_at, c.doubtful
 -- OFFSET 0 makes PostgreSQL go change by change, instead of reading all charges for those of a batch.
 CROSS JOIN LATERAL (
     SELECT k.*,
-        -- Until when an earlier charge paid. An added seat does not count, and of two the first may have been given back. What
-        -- was bought takes the place of what was paid for before it.
+        -- Until when earlier charges paid. Added seats and refunded charges do not count. A purchase takes the place of what was
+        -- paid for before it.
         max(k.expires_at) FILTER (WHERE NOT k.is_added_seat AND (NOT k.is_purchase OR k.revoked_at IS NULL)
             AND (k.refunded_milliunits = 0 OR k.refunded_milliunits < k.price_milliunits * k.quantity)) OVER (
             PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id
@@ -148,8 +148,8 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND c.effective_at <= h.purchased_at AS is_in_effect,
         c.currency = h.currency AND (c.storefront = h.storefront OR h.storefront IS NULL) AS is_of_the_place,
-        -- A renewal was charged for a time that was paid for: it pays for nothing that follows, or was charged in the middle of the
-        -- other charge's time. One that the App Store charges up to a day before its period begins is none of these.
+        -- A double charge is a renewal for a time that was paid for already: it pays for nothing beyond that time, or was charged
+        -- in the middle of it. A renewal that the App Store charges up to a day before its period begins is not double.
         NOT h.is_purchase AND coalesce(h.expires_at <= h.kept_before_until AND h.purchased_at < h.kept_before_until
             OR h.purchased_at < h.kept_before_until - interval '1 minute'
                 AND coalesce(h.kept_before_until > least(h.purchased_at + interval '1 day', h.purchased_at + h.half)
@@ -158,7 +158,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT
         CASE
-            -- As charged_renewals counts it: in its currency, whatever the storefront, and be it an offer at that very price.
+            -- Counted as in charged_renewals: in the currency of the change, in any storefront, even as an offer at that price.
             WHEN t.is_in_effect AND h.currency = c.currency AND h.price_milliunits = c.new_price_milliunits THEN 'new_price'
             WHEN h.is_offer THEN 'offer'
             WHEN NOT t.is_of_the_place THEN 'moved'
@@ -172,17 +172,17 @@ CROSS JOIN LATERAL (
                 THEN 'refunded'
             WHEN t.is_double THEN 'double'
             WHEN h.is_relisted THEN 'relisted'
-            -- XXX: no statement told its currency, so that its number says nothing.
+            -- The currency XXX means that no statement told it, so the amount says nothing.
             WHEN h.currency <> c.currency AND (h.storefront = c.storefront OR h.currency = 'XXX') THEN 'wrong_currency'
-            -- Who left may buy again. At the very price of the change it would be in effect, unless it was declined: that has to
-            -- be looked at.
+            -- A customer who left may buy again. A purchase at exactly the price of the change would put it into effect, unless
+            -- it was declined; that must be examined.
             WHEN c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND (h.purchased_at > c.ended_at OR e.is_at_end)
                 AND NOT e.is_back THEN 'declined_yet_charged'
             WHEN c.state IN ('declined', 'cancelled', 'lapsed') AND (h.purchased_at > c.ended_at OR e.is_at_end) AND NOT e.is_back
                 THEN 'after_end'
             WHEN t.is_in_effect AND e.is_after_end THEN 'after_end'
-            -- Above the old price nothing is left to an explanation but ours and an offer's, wherever it was bought, and a part
-            -- of our price for a seat that was added.
+            -- Above the old price only these explain a charge, wherever it was bought: an offer, our new price, an undo of it,
+            -- or a part of our price for an added seat.
             WHEN NOT h.is_offer AND h.currency = c.currency AND h.price_milliunits > c.current_price_milliunits
                 AND NOT (t.is_in_effect AND (h.price_milliunits = c.new_price_milliunits OR u.is_undone
                     OR h.is_added_seat AND h.price_milliunits < c.new_price_milliunits)) THEN 'other_price'
@@ -196,16 +196,16 @@ CROSS JOIN LATERAL (
             SELECT FROM repricer.price_changes u
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
                 AND u.scheduled_at IS NOT NULL AND h.price_milliunits = u.new_price_milliunits) AS is_undone,
-        -- A failed charge that is made up for in its grace period keeps the date of its period.
+        -- A failed charge that is recovered in its grace period keeps the date of its period.
         EXISTS (
             SELECT FROM repricer.told_statements q
             WHERE q.original_transaction_id = c.original_transaction_id
                 AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
                 AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half) AS had_failed) u
     CROSS JOIN LATERAL (
-        -- A renewal though the subscription was told to have ended: after a time that nobody paid for, or at the end itself.
-        -- Who comes back buys it again. Where no statement told of that purchase, a later one may tell when it began: Apple's
-        -- recentSubscriptionStartDate leaves out lapses of 60 days or fewer.
+        -- A renewal although a statement told that the subscription had ended: after a time that nobody paid for, or at the end
+        -- itself. A customer who comes back buys it again. Where no statement told of that purchase, a later one may tell when
+        -- the subscription began anew. Apple's recentSubscriptionStartDate ignores lapses of 60 days or fewer.
         SELECT t.is_in_effect AND NOT h.is_purchase AND CASE
             WHEN h.paid_before_until < h.purchased_at - interval '1 minute' THEN EXISTS (
                 SELECT FROM repricer.told_statements q
@@ -224,7 +224,7 @@ CROSS JOIN LATERAL (
                     AND q.signed_at > h.purchased_at - h.tolerance AND q.signed_at < h.purchased_at + h.half)
                 AND NOT u.had_failed
             END OR t.is_in_effect AND NOT h.is_purchase AND EXISTS (
-                -- Or it was told to be revoked, and this is the next charge.
+                -- Or a statement told that it was revoked, and this is the next charge.
                 SELECT FROM repricer.told_statements q
                 WHERE q.original_transaction_id = c.original_transaction_id AND q.type IN ('REFUND', 'REVOKE') AND q.status = '5'
                     AND q.signed_at >= c.effective_at AND q.signed_at < h.purchased_at
@@ -240,16 +240,16 @@ CROSS JOIN LATERAL (
                                 OR (r.statement #>> '{renewal,recentSubscriptionStartAt}')::numeric
                                     BETWEEN extract(epoch FROM q.signed_at) * 1000 AND extract(epoch FROM h.purchased_at) * 1000)))
             AS is_after_end,
-        -- The same of a change that ended by it. The end is signed at the former expires_at or later; the period that begins
-        -- there is after the end. A refund, and an item that was dropped in mid period, end what had been charged.
+        -- The same for a change that this end has ended. The end is signed at the former expires_at or later, so the period that
+        -- begins there is after the end. A refund, or an item that is dropped within a period, ends a period that was charged.
         NOT h.is_purchase AND h.purchased_at <= c.ended_at
             AND c.ended_at < h.purchased_at + CASE WHEN c.reason = 'item_missing_at_renewal' THEN h.tolerance ELSE h.half END
             AND c.reason IS DISTINCT FROM 'refunded_or_revoked' AND c.reason IS DISTINCT FROM 'item_refunded'
             AND h.purchased_at >= h.paid_before_until - interval '1 minute' AND coalesce(h.revoked_at > c.ended_at, true)
             AND NOT u.had_failed AS is_at_end,
-        -- The customer bought it again after the change had ended, or in effect at the old price or less; or a renewal at that
-        -- price. In effect only who had left buys it again: it was told to have ended, or nothing was paid for then. A
-        -- modification within a paid period explains no renewal.
+        -- The customer bought it again: after the change had ended or, while it is in effect, at the old price or less. Or it is
+        -- a renewal at that price. While a change is in effect, only a customer who had left buys the item again: a statement
+        -- told of the end, or nothing was paid for then. A modification within a paid period explains no renewal.
         (c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at
                 AND (h.price_milliunits <> c.new_price_milliunits OR h.currency <> c.currency)
             OR t.is_in_effect AND h.price_milliunits <= c.current_price_milliunits)
@@ -274,11 +274,11 @@ CROSS JOIN LATERAL (
                             AND (p.refunded_milliunits = 0
                                 OR p.refunded_milliunits < p.price_milliunits * p.quantity))))) AS is_back) e
 ) w
--- From the first call on that may have reached the App Store.
+-- Charges count from the first call that may have reached the App Store.
 WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled_at, c.refused_at) AND c.undoes_change_id IS NULL
     AND (c.state NOT IN ('ineligible', 'missed', 'aborted') OR r.is_refused)
-    -- What the App Store refused explains nothing. But a renewal above the old price, or at the price that was refused, has to
-    -- be looked at where no other change is about it, and the customer has not bought it at that price since.
+    -- A refused change explains nothing. But a renewal above the old price, or at the refused price, must be examined where
+    -- no other change is about it, and where the customer has not bought it at that price since.
     AND (NOT r.is_refused OR coalesce(c.sent_at, c.refused_at) IS NOT NULL AND NOT h.is_purchase AND NOT h.is_offer AND t.is_of_the_place
         AND (h.price_milliunits > c.current_price_milliunits
             OR h.price_milliunits = c.new_price_milliunits AND h.price_milliunits < c.current_price_milliunits)
@@ -328,9 +328,9 @@ COMMENT ON VIEW repricer.explained_charges IS
     'Each charge since the call of a change of its item: why it is as it is, or what is wrong with it.';
 
 -- A renewal is missing where a paid period ended, a later one is known, and no statement in between tells why no charge
--- came: a failed charge, say, or an end. Where several periods have passed, each of their renewals is. The Sandbox's short
--- periods count alike. A statement tells it where it is about the paid period of this item. It belongs to the change in
--- effect, else to the newest that had been called by then.
+-- came: of a failed charge, say, or of an end. A statement counts where it is about the paid period of this item. Where
+-- several periods have passed, each of their renewals is missing. This holds for the Sandbox's short periods, too. A missing
+-- renewal belongs to the change in effect, else to the newest that had been called by then.
 CREATE VIEW repricer.missing_renewals AS
 SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS occurred_at,
     -- The first charge at the new price may be the one that is missing.
@@ -345,9 +345,10 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS o
                 AND k.expires_at = h.expires_at), 1) END, 'the seats of price change ' || c.change_id) AS expected_milliunits,
     h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
--- OFFSET 0 has the same reason as in explained_charges. What follows in time is out before anything else is asked of it.
+-- OFFSET 0 has the same reason as in explained_charges. Periods that were followed in time are dropped before anything else is
+-- asked of them.
 CROSS JOIN LATERAL (
-    -- All are charges of one item, whatever it was called. Of two at one instant the first one speaks.
+    -- All are charges of one item, whatever it was called. Of two charges at one instant only the first counts.
     SELECT k.*, min(k.purchased_at) OVER (ORDER BY k.purchased_at
         RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING EXCLUDE GROUP) AS next_at,
         row_number() OVER (PARTITION BY k.purchased_at ORDER BY k.is_purchase, k.transaction_id, k.sku) AS place,
@@ -370,7 +371,7 @@ CROSS JOIN LATERAL (
         least(interval '1 day', h.length / 10) AS tolerance,
         -- A seat that was added may bear the end that the period had before it was extended.
         greatest(h.expires_at, h.kept_until) AS ends_at,
-        -- What follows an extended period, or one that an offer paid for at once, is as long as the plan of the customer is.
+        -- A period that follows an extended one, or one that an offer paid for as a whole, is as long as the customer's plan says.
         CASE WHEN h.length < interval '6 days' THEN h.length ELSE CASE coalesce(h.period, c.period)
             WHEN 'P1W' THEN interval '7 days' WHEN 'P2M' THEN interval '2 months' WHEN 'P3M' THEN interval '3 months'
             WHEN 'P6M' THEN interval '6 months' WHEN 'P1Y' THEN interval '1 year' ELSE interval '1 month' END END AS step) t
@@ -384,9 +385,9 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) next
 CROSS JOIN LATERAL (
-    -- Months are added in UTC, whatever the session's zone: to the start of the paid period where that is one step long, so
-    -- that a short month does not move what follows it, and else to its end. A charge that was recovered on one of the last
-    -- days of a month may so have its further dates up to three days too late.
+    -- Months are added in UTC, whatever the zone of the session. They are added to the start of the paid period where that is
+    -- one step long, so that a short month does not move what follows it, and otherwise to its end. If a charge was recovered
+    -- on one of the last days of a month, the dates after it may be up to three days late.
     SELECT d.at, n.n AS place
     FROM generate_series(0, least(400, greatest(0, extract(epoch FROM next.at - t.ends_at)
         / greatest(1, extract(epoch FROM t.step))))::integer) AS n (n)
@@ -398,18 +399,18 @@ CROSS JOIN LATERAL (
 ) missed
 WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
     AND next.at > t.ends_at + t.tolerance
-    -- Others renew, and this item does not, nor is it set to. The first renewal that did not come is named, because no word told
-    -- that none would; and not where an increase had asked for a consent, without which the App Store drops the item.
+    -- An item that is not set to renew, while others do. Its first renewal that did not come is reported, because no statement
+    -- told that it would not; but not where an increase had asked for consent, without which the App Store drops the item.
     AND (NOT c.is_leaving OR h.next_at IS NOT NULL OR missed.place = 0 AND NOT EXISTS (
         SELECT FROM repricer.told_statements q
         WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'PRICE_INCREASE' AND q.subtype = 'PENDING'
             AND q.signed_at BETWEEN h.began_at AND missed.at + t.tolerance))
-    -- The item was revoked within the period, or all was given back and it was never charged again; and no other charge pays
-    -- for the end of the period.
+    -- Left out: the item was revoked within the period, or all of it was refunded and it was never charged again, and no other
+    -- charge pays for the end of the period.
     AND NOT ((h.revoked_at IS NOT NULL AND h.revoked_at <= h.expires_at + interval '1 day'
             OR h.next_at IS NULL AND h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity)
         AND coalesce(h.kept_until < h.expires_at - t.tolerance, true))
-    -- Before it is in effect, from its call until its end.
+    -- Before the change is in effect, renewals count from its call until its end.
     AND (t.is_in_effect OR missed.at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
         AND (c.state NOT IN ('declined', 'cancelled', 'lapsed', 'invalidated') OR next.at < c.ended_at)
         AND NOT EXISTS (
@@ -427,11 +428,11 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
         WHERE e.original_transaction_id = h.original_transaction_id
             AND (e.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED', 'SUBSCRIBED', 'REVOKE',
                     'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
-                -- A charge that is recovered tells that the one before it had failed, wherever the word of that is.
+                -- A recovered charge shows that the charge before it had failed, even where no statement of that failure is known.
                 OR e.type = 'DID_RENEW' AND e.subtype = 'BILLING_RECOVERY'
                     AND missed.at BETWEEN e.signed_at - interval '61 days' AND e.signed_at)
-            -- An extension that tells the new end has moved that of the charge: the renewal is due then. Seats come and go
-            -- without another plan, and who has just bought it goes on to renew.
+            -- An extension that tells the new end has moved the end of the charge, so the renewal is due then. Seats come and go
+            -- without another plan, and a customer who has just bought the item goes on to renew.
             AND (e.type <> 'RENEWAL_EXTENDED' OR NOT e.tells_end)
             AND (e.type <> 'SUBSCRIBED' OR e.signed_at > h.began_at + h.length / 2)
             AND e.signed_at BETWEEN h.began_at AND next.at + interval '1 day'
@@ -442,8 +443,8 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
             AND (e.type <> 'GRACE_PERIOD_EXPIRED'
                 OR missed.at BETWEEN e.signed_at - interval '61 days' AND e.signed_at + interval '61 days')
             AND (e.type <> 'EXPIRED' OR missed.at >= e.signed_at - interval '61 days')
-            -- Another plan is chosen for the renewals that follow. Without a subtype the choice was taken back; and what the
-            -- customer changed by buying this very period is this plan.
+            -- Another plan was chosen for the renewals that follow. A statement without a subtype takes the choice back. What the
+            -- customer changed by buying this very period is this plan already.
             AND (e.type <> 'DID_CHANGE_RENEWAL_PREF' OR e.subtype IN ('UPGRADE', 'DOWNGRADE')
                 AND e.signed_at <= missed.at + interval '1 day'
                 -- The choice is about another item where this one renews as before.
@@ -480,9 +481,9 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
             AND n.effective_at <= h.purchased_at AND (n.effective_at, n.change_id) > (c.effective_at, c.change_id));
 COMMENT ON VIEW repricer.missing_renewals IS 'Renewals of called changes that no charge tells of.';
 
--- Until when an item is paid that took a new price and is set to renew. Where nothing is told after that, its renewals have
--- stopped silently: whether the customer still pays is not known. A failed charge may be tried again for 60 days, and a
--- renewal be put off by 90 where nothing says until when.
+-- For an item that took a new price and is set to renew: until when it is paid. Where no statement follows, its renewals have
+-- stopped silently, and it is not known whether the customer still pays. A failed charge may be tried again for 60 days, and a
+-- renewal may be postponed by 90 days where no statement says until when.
 CREATE VIEW repricer.paid_changes AS
 SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency, c.storefront, c.new_price_milliunits, h.sku,
     CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
@@ -491,7 +492,7 @@ SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency,
             AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
             AND k.purchased_at >= c.effective_at AND k.expires_at = h.expires_at), 1) END AS quantity,
     h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
-    -- What was given back says nothing of the price that goes on.
+    -- A refunded charge says nothing about the price of later renewals.
     g.is_given_back OR h.is_offer OR h.currency = c.currency AND (h.is_added_seat OR h.price_milliunits = c.new_price_milliunits
         OR coalesce(h.price_milliunits = ANY (n.prices), false)) AS is_at_price,
     n.prices IS NULL AS is_newest, g.is_given_back
@@ -503,14 +504,14 @@ CROSS JOIN LATERAL (
     WHERE k.original_transaction_id = c.original_transaction_id
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
         AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
-    -- A seat that was added, or a second charge, may be given back while the period stays paid.
-    -- What a seat costs that was added may be a part of the price, and says nothing of the price that goes on.
+    -- An added seat, or a second charge, may be refunded while the period stays paid. An added seat may cost only a part of the
+    -- price, so it says nothing about the price of later renewals.
     ORDER BY k.expires_at DESC, k.revoked_at IS NOT NULL,
         k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.is_added_seat,
         k.purchased_at DESC, k.transaction_id LIMIT 1) h
 CROSS JOIN LATERAL (
-    -- It falls silent like any other that is told no more, and then brings nothing in a further period. But no charge of it
-    -- is missing: that none came may be what the refund was for.
+    -- Such an item falls silent like any other of which no statement tells any more, and then brings nothing in a further
+    -- period. But none of its charges is missing: the refund may be the reason why none came.
     SELECT h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity AS is_given_back) g
 CROSS JOIN LATERAL (
     SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
@@ -520,7 +521,7 @@ CROSS JOIN LATERAL (
     FROM repricer.told_statements t
     WHERE t.original_transaction_id = c.original_transaction_id AND t.signed_at > h.purchased_at
         AND t.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'RENEWAL_EXTENDED')) e
--- The prices of changes that took effect after it: what it added stays in them.
+-- The prices of changes that took effect after this one. They contain what it added.
 CROSS JOIN LATERAL (
     SELECT array_agg(o.new_price_milliunits) AS prices FROM repricer.price_changes o
     WHERE o.original_transaction_id = c.original_transaction_id AND o.change_id <> c.change_id
@@ -530,17 +531,19 @@ CROSS JOIN LATERAL (
 WHERE c.state = 'effective' AND NOT c.is_leaving AND c.undoes_change_id IS NULL AND NOT e.is_ended AND h.revoked_at IS NULL;
 COMMENT ON VIEW repricer.paid_changes IS
     'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when '
-    'something must be told of it. Where the last charge was given back as a whole, until when it paid.';
+    'a statement about it is due. Where the last charge was refunded as a whole, until when that charge paid.';
 
--- Silence of one tells something only as far as others are heard: until the newest charge of anybody. A notification may
--- come days late.
+-- That one subscription is silent means something only as long as others are heard: up to the newest charge of anybody, less
+-- three days, because a notification may come late.
 CREATE VIEW repricer.heard_charges AS
 SELECT max(e.occurred_at) - interval '3 days' AS until FROM repricer.money_entries e WHERE e.occurred_at <= report.as_of();
-COMMENT ON VIEW repricer.heard_charges IS 'Whose next word was due before it is silent: three days before the newest charge of anybody.';
+COMMENT ON VIEW repricer.heard_charges IS
+    'Three days before the newest charge of anybody. A subscription of which a statement was due before that is silent.';
 
--- What stops so before its change is in effect: the renewal before it, at the old price; and the one that it is due at, at the
--- new price, where no consent is awaited any more. Else nobody knows whether one was due (silent_past_renewal); nor is one due
--- of an item that is replaced, or not set to renew, or of a charge that is tried again. What is paid for is out at once.
+-- Renewals that stopped silently before their change was in effect: the renewal before it, at the old price; and the renewal
+-- at which it is due, at the new price, where no consent is awaited any more. Otherwise nobody knows whether one was due
+-- (silent_past_renewal). None is due for an item that is replaced or not set to renew, or while a charge is tried again. A
+-- period that is still paid for is excluded first.
 CREATE VIEW repricer.silent_open_changes AS
 SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, h.sku, h.expires_at AS occurred_at,
     repricer.fitting(CASE WHEN h.currency <> c.currency THEN NULL
@@ -568,7 +571,7 @@ CROSS JOIN LATERAL (
         max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN interval '90 days' ELSE interval '61 days' END)
             FILTER (WHERE t.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
                 OR t.type = 'RENEWAL_EXTENDED' AND NOT t.tells_end) AS until,
-        -- What was told last: a status that was read tells it, too.
+        -- The latest that was told. A status that was read counts, too.
         coalesce((array_agg(t.statement #>> '{renewal,autoRenewStatus}' ORDER BY t.signed_at DESC, t.evidence_id DESC)
             FILTER (WHERE t.statement #>> '{renewal,autoRenewStatus}' IS NOT NULL))[1] = '0', false) AS is_off,
         coalesce((array_agg(t.statement #>> '{status}' ORDER BY t.signed_at DESC, t.evidence_id DESC)
@@ -581,13 +584,13 @@ CROSS JOIN LATERAL (
 WHERE c.stage IN ('scheduled', 'pending_consent', 'accepted') AND c.undoes_change_id IS NULL
     AND c.reason IS DISTINCT FROM 'item_replaced' AND coalesce(s.expires_at, '-infinity') < d.until
     AND greatest(h.expires_at, e.until) < d.until AND NOT e.is_ended AND NOT e.is_off
-    -- A charge is tried again for 60 days, be it told of by a status alone.
+    -- A charge is tried again for 60 days, also where only a status told of it.
     AND (NOT e.is_in_trouble OR h.expires_at + interval '61 days' < d.until)
     AND h.expires_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
     AND (t.is_before OR c.stage = 'accepted' OR c.stage = 'scheduled' AND c.direction = 'decrease')
     AND h.revoked_at IS NULL AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
-    -- Where a later period runs, the renewals until then are those of missing_renewals; and where an earlier change is in effect
-    -- it is that one's renewal.
+    -- Where a later period runs, missing_renewals has the renewals until then. Where an earlier change is in effect, the renewal
+    -- belongs to that one.
     AND coalesce(s.purchased_at <= h.purchased_at, true)
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes o
@@ -595,7 +598,7 @@ WHERE c.stage IN ('scheduled', 'pending_consent', 'accepted') AND c.undoes_chang
             AND o.state = 'effective' AND o.undoes_change_id IS NULL
             AND coalesce(o.current_sku, o.sku) = coalesce(c.current_sku, c.sku) AND o.effective_at <= h.purchased_at);
 COMMENT ON VIEW repricer.silent_open_changes IS
-    'Renewals that nothing tells of any more, of changes that the App Store has and that are not in effect.';
+    'Renewals that stopped silently, of changes that the App Store has and that are not in effect.';
 
 CREATE VIEW repricer.live_charge_exceptions AS
 SELECT x.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.sku, x.exception,
@@ -621,4 +624,4 @@ SELECT o.batch_id, o.original_transaction_id, o.change_id, NULL, o.sku, 'missing
     o.currency, o.storefront, o.bucket
 FROM repricer.silent_open_changes o;
 COMMENT ON VIEW repricer.live_charge_exceptions IS
-    'What kept_exceptions keeps, computed from the facts, and who is silent.';
+    'What kept_exceptions keeps, computed from the facts, and renewals that stopped silently.';

@@ -1,14 +1,14 @@
 -- Figures kept beside the facts.
 -- What became of a change that ended is computed once and kept (`change_figures`, `kept_exceptions`), and summed by batch
--- and kind (`figure_tallies`). Who writes a fact that may alter what is kept adds a mark of the subscription
+-- and kind (`figure_tallies`). Whoever writes a fact that may alter what is kept adds a mark for the subscription
 -- (`stale_figures`) in the same transaction: an insert that nobody waits for. A step of the service computes anew what is
 -- marked. So a reader who sees a fact sees its mark as well, and counts what is marked, or still open, from the facts
--- themselves: the figures are exact at any moment, whether the service runs or not.
+-- themselves. The figures are exact at any moment, whether the service runs or not.
 -- Locks: none on existing tables.
 -- breaking: no
 
--- What somebody else writes into the charges is marked as well: a check that reads kept figures must see what an owner has
--- corrected or lost by hand. The service's own statements mark theirs, and fire no trigger.
+-- Charges that somebody other than the service writes are marked as well, because a check that reads kept figures must see
+-- what an owner has corrected or deleted by hand. The service's own SQL statements add their marks, and fire no trigger.
 CREATE FUNCTION repricer.mark_charges() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
@@ -75,24 +75,28 @@ CREATE TABLE repricer.change_figures (
 CREATE INDEX change_figures_batch ON repricer.change_figures (batch_id);
 CREATE INDEX change_figures_word_due ON repricer.change_figures (batch_id, word_due_at) WHERE word_due_at IS NOT NULL;
 COMMENT ON COLUMN repricer.change_figures.paid_until IS
-    'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has '
-    'paid_sku and paid_quantity of it, too, unless it was given back as a whole.';
+    'For an effective change whose item is set to renew: until when its last charge pays. The newest change of the item also '
+    'has paid_sku and paid_quantity of that charge, unless it was refunded as a whole.';
 COMMENT ON COLUMN repricer.change_figures.word_due_at IS
-    'Likewise: paid_until, or when the longest billing retry, or extension to a day that was not told, ends. Who is silent '
-    'after it, is missing.';
-COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies; null of an undo, which forecasts nothing.';
+    'For the same change: paid_until, or the end of the longest billing retry, or of an extension to a day that was not told. '
+    'If the subscription is silent after that, a renewal is missing.';
+COMMENT ON COLUMN repricer.change_figures.outcome IS
+    'Its row of forecast_tallies. Null for an undo and for a change that is held out: they count in no forecast.';
 COMMENT ON COLUMN repricer.change_figures.seats IS
-    'Of the last period that the item was paid for: its prices are of one seat, and a period brings them so many times.';
+    'The seats of the last period that the item was paid for. Prices are for one seat, so a period brings them this many times.';
 COMMENT ON COLUMN repricer.change_figures.counted_at IS
-    'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
-COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
+    'By the clock of recorded_at. While its subscription has no mark, nothing was recorded since, so this is also what was known '
+    'at that instant.';
+COMMENT ON TABLE repricer.change_figures IS 'What reports count of each change that has ended. Only summarise_figures writes it.';
 COMMENT ON COLUMN repricer.change_figures.is_uncharged IS 'Effective, without a charge at the new price.';
 COMMENT ON COLUMN repricer.change_figures.is_leaving IS
-    'It took effect, and its item is not set to renew any more, or was charged at another price last.';
+    'It took effect, and its item is not set to renew any more, or was last charged at another price.';
 COMMENT ON COLUMN repricer.change_figures.is_told IS 'The customer was asked, or told.';
-COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which the tax is signed; taxed_uplift_milliunits is theirs, without it.';
+COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS
+    'Renewals whose tax is signed. taxed_uplift_milliunits is their uplift without tax.';
 COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS
-    'Of a declined one for which the whole subscription ended: what its other items cost a period. Counted once.';
+    'For a declined change with which the whole subscription ended: what its other items cost a period, counted under one change '
+    'only.';
 
 CREATE TABLE repricer.kept_exceptions (
     original_transaction_id text NOT NULL,
@@ -104,7 +108,7 @@ CREATE TABLE repricer.kept_exceptions (
     exception text NOT NULL,
     occurred_at timestamptz NOT NULL,
     amount_milliunits bigint NOT NULL,
-    -- Null where another currency was charged: it would be in that of the change, beside an amount in another.
+    -- Null where another currency was charged, because this would be in the currency of the change and the amount in another.
     expected_milliunits bigint,
     refunded_milliunits bigint NOT NULL,
     currency text NOT NULL,
@@ -153,9 +157,9 @@ CREATE TABLE repricer.figure_tallies (
     CONSTRAINT figure_tallies_pkey PRIMARY KEY
         (batch_id, is_undo, direction, forecast_consent, currency, storefront, period)
 );
-COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
+COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one session at a time.';
 
--- Forecasts and what came of them, as alike changes have them: a row a batch and outcome.
+-- Forecasts and what came of them: one row for each batch and outcome, with the number of changes that share it.
 CREATE TABLE repricer.forecast_tallies (
     batch_id uuid NOT NULL,
     outcome uuid NOT NULL,
@@ -174,25 +178,25 @@ CREATE TABLE repricer.forecast_tallies (
     CONSTRAINT forecast_tallies_pkey PRIMARY KEY (batch_id, outcome)
 );
 COMMENT ON TABLE repricer.forecast_tallies IS
-    'How many changes of change_figures have which outcome. Only summarise_figures writes it, one at a time.';
+    'How many changes of change_figures have which outcome. Only summarise_figures writes it, one session at a time.';
 COMMENT ON COLUMN repricer.forecast_tallies.outcome IS 'A hash of all columns from direction to is_siblings_doing.';
 COMMENT ON COLUMN repricer.forecast_tallies.came IS
     'Whether it took effect earlier or later than forecast, or as_forecast; null: it did not.';
 
--- A row that only the owner may lock, and not an advisory lock, which any login could take. Never written.
+-- A lock: a row that only the owner may lock, because any login could take an advisory lock. It is never written.
 CREATE TABLE repricer.figures_turn (
     one_row boolean NOT NULL DEFAULT true,
     CONSTRAINT figures_turn_pkey PRIMARY KEY (one_row),
     CONSTRAINT figures_turn_one_row CHECK (one_row)
 );
 INSERT INTO repricer.figures_turn DEFAULT VALUES;
-COMMENT ON TABLE repricer.figures_turn IS 'Who summarises figures holds its lock until its transaction ends.';
+COMMENT ON TABLE repricer.figures_turn IS 'A session that summarises figures locks its row until the end of its transaction.';
 
--- Kept moves: what the bridge counts of each month, of every subscription none of whose calls is out, as one row a
--- subscription and batch, and summed by batch and month (move_tallies). While no fact is added only time moves a figure:
--- a paid period ends. So months are kept to their ends, the coming ones too, and of a month in which a paid period will
--- end, how it stands before that (running_moves). A reader counts what is marked, what is not kept yet, and what is kept
--- since a later instant than it asks for (known_after) from the facts.
+-- Kept moves: what the bridge counts of each month, as one row a subscription and batch, for every subscription none of
+-- whose calls is out. They are summed by batch and month (move_tallies). While no fact is added, only time moves a figure,
+-- because a paid period ends. So months are kept to their ends, the coming ones too. For a month in which a paid period
+-- will end, running_moves has how it stands before that. A reader counts from the facts what is marked, what is not kept
+-- yet, and what is kept since a later instant than it asks for (known_after).
 CREATE TABLE repricer.kept_moves (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -209,14 +213,14 @@ CREATE TABLE repricer.kept_moves (
     price_effects numeric[] NOT NULL,
     CONSTRAINT kept_moves_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
--- No key: one statement takes rows out and puts others in.
+-- There is no key, because one SQL statement deletes and inserts rows.
 CREATE INDEX kept_moves_subscription ON repricer.kept_moves (original_transaction_id);
 CREATE INDEX kept_moves_later ON repricer.kept_moves (batch_id, known_after);
 COMMENT ON TABLE repricer.kept_moves IS
     'What the revenue bridge counts of a subscription, in twelfths of milliunits. Only summarise_figures writes it.';
 COMMENT ON COLUMN repricer.kept_moves.known_after IS
-    'It holds for instants after this one, the latest that a fact bears; infinity: it is counted from the facts, as of a '
-    'subscription with a call that is out, or with dependents on another one.';
+    'The row holds for instants after this one, the latest instant of a fact. infinity: the moves are counted from the facts, '
+    'for a subscription with a call that is out, or with dependents on another one.';
 
 CREATE TABLE repricer.move_tallies (
     batch_id uuid NOT NULL,
@@ -229,7 +233,8 @@ CREATE TABLE repricer.move_tallies (
     price_effect numeric NOT NULL,
     CONSTRAINT move_tallies_pkey PRIMARY KEY (batch_id, month, currency, storefront, cause)
 );
-COMMENT ON TABLE repricer.move_tallies IS 'Sums of kept_moves, each month to its end. Only summarise_figures writes it, one at a time.';
+COMMENT ON TABLE repricer.move_tallies IS
+    'Sums of kept_moves, each month to its end. Only summarise_figures writes it, one session at a time.';
 
 CREATE TABLE repricer.running_moves (
     original_transaction_id text NOT NULL,
@@ -249,11 +254,11 @@ CREATE TABLE repricer.running_moves (
 CREATE INDEX running_moves_subscription ON repricer.running_moves (original_transaction_id);
 CREATE INDEX running_moves_until ON repricer.running_moves (batch_id, until_at);
 COMMENT ON TABLE repricer.running_moves IS
-    'What is to be added to the whole month of kept_moves as of an instant within it, after from_at and not after until_at. '
-    'Only summarise_figures writes it.';
+    'What must be added to a whole month of kept_moves to have it as of an instant within the month, after from_at and not after '
+    'until_at. Only summarise_figures writes it.';
 
--- A batch that statistics do not know yet would be taken for one row, however large it is, and reports of the newest batch would
--- compare each row with each. Without statistics of this column every batch is taken for one of two hundred.
+-- PostgreSQL would expect one row of a batch that its statistics do not know yet, however large it is, and reports of the newest
+-- batch would compare each row with each. Without statistics of this column it takes every batch for one of two hundred.
 ALTER TABLE repricer.price_changes ALTER COLUMN batch_id SET STATISTICS 0;
 ALTER TABLE repricer.dependent_cancellations ALTER COLUMN batch_id SET STATISTICS 0;
 ALTER TABLE repricer.money_entries ALTER COLUMN batch_id SET STATISTICS 0;
@@ -262,18 +267,18 @@ ALTER TABLE repricer.kept_exceptions ALTER COLUMN batch_id SET STATISTICS 0;
 ALTER TABLE repricer.kept_moves ALTER COLUMN batch_id SET STATISTICS 0;
 ALTER TABLE repricer.running_moves ALTER COLUMN batch_id SET STATISTICS 0;
 
--- The marks, for reports that leave out what is marked. PostgreSQL takes the table of marks for empty, as it nearly always is when
--- statistics of it are made, and would compare each row with each mark while there are many. What a function returns it takes
--- for as many rows as the function says, and makes a hash table of it. With a larger number it would read whole tables in the
--- order of their keys, which takes ten times as long.
+-- The marked subscriptions, for reports that leave them out. The statistics of the table of marks nearly always describe an
+-- empty table, so PostgreSQL would compare each row with each mark while there are many. From a function it expects as many
+-- rows as the function says, and makes a hash table of them. With a larger number it would read whole tables in the order of
+-- their keys, which takes ten times as long.
 CREATE FUNCTION repricer.marked_subscriptions() RETURNS SETOF text LANGUAGE sql STABLE SECURITY DEFINER PARALLEL SAFE
     ROWS 2000 SET search_path = repricer, pg_temp AS $$
 SELECT original_transaction_id FROM stale_figures
 $$;
 COMMENT ON FUNCTION repricer.marked_subscriptions() IS 'Subscriptions with a mark, some of them several times.';
 
--- Says nothing that an equation beside it does not. Its cost makes PostgreSQL join by a hash table or a key, where it takes a batch
--- for a few rows and would compare each with each. After `OR` it is not even called where the equation holds.
+-- Says the same as the equation that stands beside it. Its cost makes PostgreSQL join by a hash table or a key where it expects
+-- a few rows of a batch and would compare each with each. After `OR` it is not even called where the equation holds.
 CREATE FUNCTION repricer.is_that(p_one uuid, p_other uuid) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 100
     AS $$
 BEGIN
@@ -300,21 +305,21 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     coalesce(r.old_total_milliunits, 0) AS old_total_milliunits, coalesce(r.new_total_milliunits, 0) AS new_total_milliunits,
     c.stage,
     c.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted') AS is_final,
-    -- Who is charged at another price by now brings no more of this one.
+    -- An item that is charged at another price by now brings nothing more of this change.
     c.is_leaving OR NOT coalesce(p.is_at_price, true) AS is_leaving,
     coalesce(c.consent_asked_at, c.accepted_at) IS NOT NULL AS is_told,
     c.state IN ('declined', 'cancelled') AND coalesce(c.reason = 'parent_declined', false) AS fell_with_parent,
     coalesce(o.lost_milliunits, 0) AS others_lost_milliunits, coalesce(r.taxed_renewals, 0) AS taxed_renewals,
     coalesce(r.taxed_uplift_milliunits, 0) AS taxed_uplift_milliunits, p.paid_until, p.word_due_at, p.sku AS paid_sku,
     p.quantity AS paid_quantity,
-    -- Whoever reads it multiplies it by the prices.
+    -- Readers multiply the seats by the prices, so this checks that the product fits.
     CASE WHEN coalesce(q.seats, c.forecast_seats) = 1 OR repricer.fitting(coalesce(q.seats, c.forecast_seats)
             * greatest(c.current_price_milliunits, c.new_price_milliunits)::numeric,
             'the seats of price change ' || c.change_id) IS NOT NULL
         THEN coalesce(q.seats, c.forecast_seats) END AS seats
 FROM repricer.price_changes c
 LEFT JOIN LATERAL (
-    -- A price is that of one seat, and the last period was charged for so many. That a further period has as many is an
+    -- Prices are for one seat, and these are the seats of the last period. That a further period has as many is an
     -- inference.
     SELECT CASE WHEN p.paid_by = 1 THEN p.quantity ELSE coalesce((
         SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
@@ -331,7 +336,7 @@ LEFT JOIN LATERAL (
         GROUP BY 1 ORDER BY 1 DESC LIMIT 1) p
 ) q ON c.state IN ('effective', 'declined', 'cancelled', 'lapsed')
 LEFT JOIN LATERAL (
-    -- One at most. As a sum it is left out where nobody asks for it.
+    -- There is one at most. As an aggregate it is not computed where nobody asks for it.
     SELECT max(k.paid_until) AS paid_until, max(k.word_due_at) AS word_due_at,
         max(k.sku) FILTER (WHERE k.is_newest AND NOT k.is_given_back) AS sku,
         max(k.quantity) FILTER (WHERE k.is_newest AND NOT k.is_given_back) AS quantity,
@@ -383,7 +388,7 @@ LEFT JOIN LATERAL (
         repricer.fitting(sum(h.tax_exclusive_milliunits - round(h.old_price_milliunits::numeric * h.tax_exclusive_milliunits
             / nullif(h.price_milliunits, 0))), 'the uplift without tax of price change ' || c.change_id)
             AS taxed_uplift_milliunits
-    -- OFFSET 0 makes PostgreSQL search the tax of a renewal once, and not for each of these that name it.
+    -- OFFSET 0 makes PostgreSQL search the tax of a renewal once, and not once for each expression that uses it.
     FROM (
         SELECT n.* FROM repricer.charged_renewals n
         WHERE c.state = 'effective' AND n.original_transaction_id = c.original_transaction_id AND n.change_id = c.change_id
@@ -391,7 +396,7 @@ LEFT JOIN LATERAL (
 ) r ON true;
 COMMENT ON VIEW repricer.live_change_figures IS 'What change_figures keeps, computed from the facts.';
 
--- Who asks for a batch counts what is marked of it, and not of all others. OFFSET 0: PostgreSQL goes mark by mark, instead of
+-- A report about one batch counts only what is marked of that batch. OFFSET 0 makes PostgreSQL go mark by mark, instead of
 -- reading all changes.
 CREATE VIEW repricer.marked_batches AS
 SELECT DISTINCT s.original_transaction_id, b.batch_id
@@ -400,7 +405,7 @@ CROSS JOIN LATERAL (
     SELECT c.batch_id FROM repricer.price_changes c WHERE c.original_transaction_id = s.original_transaction_id OFFSET 0) b;
 COMMENT ON VIEW repricer.marked_batches IS 'The marked subscriptions, once for each batch that they have a change in.';
 
--- What was forecast of a change, and what came. Alike ones have one outcome.
+-- What was forecast of a change, and what came. Changes that are alike share one outcome.
 CREATE VIEW repricer.live_forecast_outcomes AS
 SELECT o.original_transaction_id, o.change_id, o.batch_id, o.stage,
     md5(ROW(o.direction, o.forecast_consent, o.forecast_threshold_source, o.forecast_reasons, o.forecast_not_known,
@@ -410,14 +415,14 @@ SELECT o.original_transaction_id, o.change_id, o.batch_id, o.stage,
 FROM (
     SELECT c.original_transaction_id, c.change_id, c.batch_id, c.stage, c.direction, c.forecast_consent,
         c.forecast_threshold_source, c.forecast_reasons, came.consent AS came_consent,
-        -- Whoever is charged within moments of the renewal is in time, as of what slipped.
+        -- A change that nothing has moved is in time if it is charged within an hour of its renewal.
         CASE WHEN c.effective_at < c.forecast_effective_at THEN 'earlier'
             WHEN c.effective_at > c.forecast_effective_at + CASE WHEN coalesce(c.moved_before_call, c.moved_since_call) IS NULL
                 THEN interval '1 hour' ELSE interval '0' END THEN 'later'
             WHEN c.effective_at IS NOT NULL THEN 'as_forecast' END AS came,
         coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at AS has_moved,
         CASE WHEN c.forecast_consent = 'not_known' THEN c.forecast_not_known ELSE '{}' END AS forecast_not_known,
-        -- A line of the file or a change of ours, else the instant of an increase from before.
+        -- The reason names a line of the file or a change of ours; otherwise it is the instant of an earlier increase.
         CASE WHEN 'increase_within_12_months' = ANY (c.forecast_reasons) THEN
             CASE WHEN jsonb_path_exists(c.forecast_rules,
                     '$[*] ? (@.rule == "increase_within_12_months").inputs.because ? (!(@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}T"))')
@@ -425,8 +430,8 @@ FROM (
         END AS forecast_because,
         CASE WHEN coalesce(c.effective_at, c.due_effective_at) > c.forecast_effective_at
             THEN coalesce(c.moved_before_call, c.moved_since_call) END AS slip,
-        -- What the plan of the later change foresaw: our own increase of another item, which this forecast could not
-        -- know.
+        -- Whether consent was asked because of our own increase of another item, which this forecast could not know. The plan
+        -- of that later change foresaw it.
         CASE WHEN c.forecast_consent = 'not_required' AND came.consent = 'required' THEN EXISTS (
             SELECT FROM repricer.price_changes s
             WHERE s.original_transaction_id = c.original_transaction_id AND s.change_id <> c.change_id
@@ -445,13 +450,13 @@ FROM (
         WHEN c.acceptance = 'informed' THEN 'not_required'
         WHEN c.direction = 'decrease' AND coalesce(c.scheduled_at, c.effective_at) IS NOT NULL THEN 'none'
     END AS consent) came
-    -- Who was held out is never sent anything: there is nothing that such a forecast could be held against.
+    -- A change that is held out is never sent, so there is nothing to compare its forecast with.
     WHERE c.undoes_change_id IS NULL AND NOT c.is_held_out
 ) o;
 COMMENT ON VIEW repricer.live_forecast_outcomes IS
     'What forecast_tallies counts, from the facts: one row a change that is, or was, to be sent.';
 
--- What is kept and marked is taken out of the tallies, and what is not kept is added to them.
+-- The tallies, less what is kept and marked, plus what is not kept.
 CREATE VIEW repricer.forecast_outcomes AS
 SELECT t.batch_id, t.direction, t.forecast_consent, t.forecast_threshold_source, t.forecast_reasons, t.forecast_not_known,
     t.forecast_because, t.came_consent, t.came, t.has_moved, t.slip, t.is_siblings_doing, t.changes
@@ -477,11 +482,11 @@ CROSS JOIN LATERAL (
     WHERE l.original_transaction_id = m.original_transaction_id AND l.batch_id = m.batch_id
         AND l.stage NOT IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
     OFFSET 0) o;
-COMMENT ON VIEW repricer.forecast_outcomes IS 'Of all changes, exact at any moment. Its rows are to be added up.';
+COMMENT ON VIEW repricer.forecast_outcomes IS 'The outcomes of all changes, exact at any moment. Its rows must be added up.';
 
 -- A change whose figures are not kept, or whose subscription is marked.
 CREATE VIEW repricer.unkept_change_figures AS
--- The figures of an open change as live_change_figures has them, of which no charge counts.
+-- An open change has the figures of live_change_figures. No charge of it counts.
 SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction,
     c.forecast_consent, c.currency, c.storefront, c.period, c.state,
     coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL AS is_sent,
@@ -497,8 +502,8 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
 FROM repricer.price_changes c
 WHERE c.stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
 UNION ALL
--- OFFSET 0 makes PostgreSQL go subscription by subscription. The id and the batch are those of the mark, so that who asks for
--- some subscriptions, or a batch, reads only their marks.
+-- OFFSET 0 makes PostgreSQL go subscription by subscription. The id and the batch are those of the mark, so that a query for
+-- some subscriptions, or for a batch, reads only their marks.
 SELECT m.original_transaction_id, f.bucket, f.change_id, m.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency,
     f.storefront, f.period, f.state, f.is_sent, f.is_asked, f.acceptance, f.is_uncharged, f.current_price_milliunits,
     f.new_price_milliunits, f.renewals, f.first_at, f.old_total_milliunits, f.new_total_milliunits, f.stage, f.is_final,
@@ -512,7 +517,7 @@ CROSS JOIN LATERAL (
     OFFSET 0) f;
 COMMENT ON VIEW repricer.unkept_change_figures IS 'The figures of changes that are open, or whose subscription is marked.';
 
--- What is kept and marked is taken out of the tallies, and what is not kept is added to them.
+-- What is added to the tallies: what is not kept, less what is kept and marked.
 CREATE VIEW repricer.untallied_changes AS
 SELECT
     f.batch_id, f.is_undo, f.direction, f.forecast_consent, f.currency, f.storefront, f.period, f.weight AS changes,
@@ -532,7 +537,7 @@ SELECT
     CASE WHEN f.renewals > 0 AND NOT f.is_leaving THEN f.weight * f.new_price_milliunits ELSE 0 END AS new_per_period,
     CASE WHEN f.state = 'declined' AND NOT f.fell_with_parent THEN f.weight * f.current_price_milliunits ELSE 0 END
         AS declined_lost,
-    -- Who left without having been told of an increase did not leave for it.
+    -- A customer who left without having been told of an increase did not leave because of it.
     CASE WHEN f.state = 'cancelled' AND NOT f.fell_with_parent AND f.is_told AND f.direction = 'increase'
         THEN f.weight * f.current_price_milliunits ELSE 0 END AS cancelled_lost,
     CASE WHEN f.fell_with_parent THEN f.weight ELSE 0 END AS fell_with_parent,
@@ -570,12 +575,12 @@ FROM (
     FROM repricer.unkept_change_figures l
 ) f;
 COMMENT ON VIEW repricer.untallied_changes IS
-    'One row a change that is open or marked, by how much it alters the tallies; to be added to them.';
+    'What must be added to the tallies for changes that are open or marked: what the facts say, less what is kept of them.';
 
 CREATE VIEW repricer.change_tallies AS
 SELECT t.*, 0::bigint AS silent, 0::bigint AS silent_old, 0::bigint AS silent_new FROM repricer.figure_tallies t
 UNION ALL
--- Of these the tallies count what a further period brings, and it is not known whether there will be one.
+-- The tallies count what a further period of these brings, but it is not known whether there will be one.
 SELECT
     k.batch_id, k.is_undo, k.direction, k.forecast_consent, k.currency, k.storefront, k.period, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, k.current_price_milliunits * k.seats,
@@ -590,13 +595,13 @@ SELECT
     u.declined_lost, u.cancelled_lost, u.fell_with_parent, u.fell_lost, u.lapsed_lost, u.others_lost,
     u.taxed_renewals, u.taxed_uplift, u.silent, u.silent_old, u.silent_new
 FROM repricer.untallied_changes u;
-COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
+COMMENT ON VIEW repricer.change_tallies IS 'The figures of all changes, exact at any moment. Its rows must be added up.';
 
--- The view names each month of statements a dozen times, and PostgreSQL would plan a search of each for whoever asks, also where
--- nothing is marked. A function is planned when it is first called. A condition on the batch reaches the marks through it, and one on
--- the subscription does not.
+-- live_charge_exceptions names each month of statements a dozen times. PostgreSQL would plan a search of each for every query,
+-- also where nothing is marked. A function is planned when it is first called. A condition on the batch reaches the marks
+-- through it; a condition on the subscription does not.
 CREATE FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[])
-    -- Citus refuses a view as circular that calls a function which returns the rows of another view.
+    -- The columns are listed, because Citus refuses a view as circular if it calls a function that returns rows of another view.
     RETURNS TABLE (original_transaction_id text, change_id uuid, transaction_id text, sku text, exception text,
         occurred_at timestamptz, amount_milliunits bigint, expected_milliunits bigint, refunded_milliunits bigint, currency text,
         storefront text, bucket smallint)
@@ -616,8 +621,8 @@ END
 $$;
 COMMENT ON FUNCTION repricer.exceptions_of(uuid, text[]) IS 'What live_charge_exceptions says of these subscriptions in one batch.';
 
--- Charges that are not as they should be: what is kept, and what is marked as the facts say. Who writes a charge since the
--- call of an open change marks it, too.
+-- Charges that are not as they should be: those that are kept, and for marked subscriptions those that the facts show. A
+-- charge since the call of an open change marks its subscription, too.
 CREATE VIEW repricer.charge_exceptions AS
 SELECT k.batch_id, k.original_transaction_id, k.change_id, k.transaction_id, k.sku, k.exception, k.occurred_at,
     k.amount_milliunits, k.expected_milliunits, k.refunded_milliunits, k.currency, k.storefront, k.bucket
@@ -629,8 +634,8 @@ SELECT m.batch_id, x.original_transaction_id, x.change_id, x.transaction_id, x.s
 FROM (SELECT b.batch_id, array_agg(b.original_transaction_id) AS ids FROM repricer.marked_batches b GROUP BY b.batch_id) m
 CROSS JOIN LATERAL repricer.exceptions_of(m.batch_id, m.ids) x
 UNION ALL
--- Time alone makes these, and no fact marks their subscription. PostgreSQL takes them for one or two, and would compare each with
--- each mark: what NOT IN asks for it keeps in a hash table.
+-- Time alone makes these: no fact marks their subscription. PostgreSQL expects one or two of them, and would compare each with
+-- each mark; for NOT IN it keeps the marks in a hash table.
 SELECT k.batch_id, k.original_transaction_id, k.change_id, NULL, k.paid_sku, 'missing', k.paid_until, 0,
     repricer.fitting(k.new_price_milliunits::numeric * k.paid_quantity, 'the seats of price change ' || k.change_id), 0, k.currency, k.storefront, k.bucket
 FROM repricer.change_figures k
@@ -647,8 +652,8 @@ FROM repricer.silent_open_changes o
 WHERE o.original_transaction_id NOT IN (SELECT s.id FROM repricer.marked_subscriptions() s (id));
 COMMENT ON VIEW repricer.charge_exceptions IS 'Charges that are not as they should be, and renewals that were not charged.';
 
--- Computes anew the figures of up to p_limit marks; returns how many subscriptions. All of it is seen in one snapshot, so
--- that a mark that goes is of a fact that was counted: a later one stays.
+-- Computes anew the figures of up to p_limit marks; returns the number of subscriptions. Everything is read in one snapshot, so
+-- that only marks of facts that were counted are deleted. A later mark stays.
 CREATE FUNCTION repricer.summarise_figures(p_limit integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp SET jit = off AS $$
 DECLARE

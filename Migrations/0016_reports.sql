@@ -75,7 +75,7 @@ SELECT c.batch_id, b.name AS batch_name, c.line, c.original_transaction_id, c.ch
     c.new_price_milliunits,
     c.new_price_milliunits - c.current_price_milliunits AS difference_milliunits,
     CASE WHEN c.current_price_milliunits = 0 THEN NULL
-        -- The same as below, without numerics: an integer is divided towards zero.
+        -- The same as below without numerics. Integer division rounds towards zero, so half is added first.
         WHEN greatest(c.current_price_milliunits, c.new_price_milliunits) < 100000000000000
             THEN ((c.new_price_milliunits - c.current_price_milliunits) * 20000
                 + sign(c.new_price_milliunits - c.current_price_milliunits)::bigint * c.current_price_milliunits)
@@ -104,7 +104,7 @@ LEFT JOIN repricer.change_figures f
         SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = f.original_transaction_id)
 LEFT JOIN LATERAL (
     SELECT h.renewals, h.first_at, h.old_total_milliunits, h.new_total_milliunits
-    -- OFFSET 0 makes PostgreSQL ask this first, and add up nothing of the many that are kept.
+    -- OFFSET 0 makes PostgreSQL check this first, and add up nothing for the many changes whose figures are kept.
     FROM (SELECT 1 AS one WHERE f.change_id IS NULL AND c.state = 'effective' OFFSET 0) unkept
     CROSS JOIN LATERAL (
         SELECT count(*) AS renewals, min(h.purchased_at) AS first_at,
@@ -143,14 +143,13 @@ FROM funnels f JOIN repricer.batches b ON b.batch_id = f.batch_id;
 COMMENT ON VIEW report.consent_funnel IS
     'From changes to renewals, for each batch, direction and forecast of consent.';
 
--- What a period is of a month, in twelfths: a year has 12 months or 52 weeks. A period that nobody knows counts as a
--- month.
+-- How many periods a month has, in twelfths: a year has 12 months or 52 weeks. An unknown period counts as a month.
 CREATE FUNCTION repricer.twelfths(p_period text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE p_period WHEN 'P1W' THEN 52 WHEN 'P2M' THEN 6 WHEN 'P3M' THEN 4 WHEN 'P6M' THEN 2 WHEN 'P1Y' THEN 1
         ELSE 12 END;
 
--- Who takes an end back within the paid period goes on to pay: no end is believed against a renewal that was charged since.
--- What the customer bought anew is no renewal, nor is what follows it.
+-- A customer who reverses an end within the paid period goes on paying. So a proved end is not believed if a renewal was charged
+-- after it. What the customer bought anew is no renewal, nor is what follows it.
 CREATE VIEW repricer.returned_dependents AS
 SELECT d.batch_id, d.original_transaction_id, d.bucket, d.change_id, d.dependent_sku
 FROM repricer.dependent_cancellations d
@@ -307,7 +306,7 @@ WHERE c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted
 COMMENT ON VIEW report.upcoming_effective IS
     'Open changes of approved batches and the renewal they are due at.';
 
--- It reads kept figures, and the dependents that fell. A page asks it each time that somebody opens it.
+-- This reads only kept figures and the dependents that fell, because a page asks for it whenever somebody opens it.
 CREATE VIEW repricer.batch_effects AS
 SELECT g.batch_id, g.currency, sum(g.changes) AS changes,
     sum(round(g.uplift * repricer.twelfths(g.period) / 12)) AS uplift_milliunits,
@@ -419,7 +418,7 @@ WHERE NOT EXISTS (
     WHERE x.original_transaction_id = e.original_transaction_id AND x.transaction_id = e.transaction_id AND x.sku = e.sku);
 COMMENT ON VIEW repricer.live_money IS 'report.money, computed from the facts.';
 
--- The lines of the marked, as the facts say.
+-- The lines of marked subscriptions, computed from the facts.
 CREATE VIEW repricer.marked_money AS
 SELECT m.original_transaction_id, l.transaction_id, l.sku, l.kind, l.amount_milliunits, l.tax_exclusive_milliunits,
     l.currency, l.storefront, l.occurred_at, l.recorded_at, l.evidence_id, l.change_id, m.batch_id, l.explained_as,
@@ -490,7 +489,7 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('inbox_stuck', false, false, 'notifications with an error, or waiting for more than a day');
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
--- One that is told in a dropped month, too, stands twice.
+-- DISTINCT, because a statement that is also kept from a dropped month may appear twice.
 CREATE VIEW repricer.statements_without_amounts AS
 SELECT DISTINCT t.original_transaction_id, t.signed_at, t.evidence_id
 FROM repricer.told_statements t
@@ -526,8 +525,8 @@ WITH problems (batch_id, check_name, problems) AS (
             SELECT u.batch_id, u.uncharged FROM repricer.untallied_changes u WHERE u.is_final) t
         GROUP BY t.batch_id
     UNION ALL
-    -- The newest facts decide, not a mark of ours on the call: what the App Store has counts, whoever lost sight of
-    -- it. It has the price where it announces it, and where it has charged it since our call.
+    -- The newest facts decide, and not what we noted about the call. The App Store has the price where it announces it, or
+    -- has charged it since our call.
     SELECT c.batch_id, 'ended_yet_applied', count(*) FROM repricer.price_changes c
         JOIN repricer.batches b ON b.batch_id = c.batch_id
         WHERE c.stage IN ('rejected', 'ineligible', 'missed', 'aborted')
@@ -712,7 +711,7 @@ COMMENT ON VIEW report.unknown_part IS
     '`repricer reprocess` after an upgrade.'
     ' No NAME_as_of: it is about today: reprocess reads anew what was unknown.';
 
--- Whose figures these are, for those who may read this schema alone; no row where no program has bound the database yet.
+-- Which app these figures are about, for those who may read only this schema. No row before a program has bound the database.
 CREATE FUNCTION report.app() RETURNS TABLE (bundle_id text, environment text)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp
 BEGIN ATOMIC

@@ -24,8 +24,8 @@ COMMENT ON TABLE repricer.closed_months IS 'Append-only. Which months were close
 COMMENT ON TABLE repricer.closed_figures IS 'Append-only. The figures of a closed month as they were known when it was closed.';
 
 -- The money of each closed month as it is known now, by what happened in it. OFFSET 0 makes PostgreSQL read the lines of each
--- month by themselves, and not all there are. Who is marked is counted from the facts: once for all months, and not where none
--- is closed.
+-- month by themselves, and not all there are. Marked subscriptions are counted from the facts, once for all months, and only
+-- where a month is closed.
 CREATE VIEW repricer.known_figures AS
 WITH months AS (
     SELECT month, month::timestamp AT TIME ZONE 'UTC' AS starts_at, (month + interval '1 month') AT TIME ZONE 'UTC' AS ends_at
@@ -48,7 +48,7 @@ FROM (
         SELECT l.* FROM repricer.marked_money l WHERE EXISTS (SELECT FROM repricer.closed_months) OFFSET 0) e
     JOIN months m ON e.occurred_at >= m.starts_at AND e.occurred_at < m.ends_at
     UNION ALL
-    -- A renewal brings an uplift where the ledger has a line of its charge.
+    -- A renewal has an uplift only where the ledger has a line for its charge.
     SELECT m.month, x.batch_id, x.currency, 'uplift', x.uplift_milliunits
     FROM (
         SELECT DISTINCT s.original_transaction_id FROM repricer.stale_figures s
@@ -91,7 +91,7 @@ SELECT encode(sha256(convert_to(coalesce(string_agg(ROW(batch_id, currency, kind
 FROM closed_figures WHERE month = p_month
 $$;
 
--- Closes a month: its figures, as they are known now, stay. The owner, and who leads finance, may.
+-- Closes a month: its figures stay as they are known now. The owner and members of repricer_finance_lead may call it.
 CREATE FUNCTION report.close_month(p_month text, p_at timestamptz) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp SET timezone = 'UTC' SET jit = off
     SET lock_timeout = '2s' AS $$
@@ -122,11 +122,11 @@ BEGIN
         RAISE EXCEPTION 'a month is closed in a transaction of its own, with isolation READ COMMITTED: an older snapshot does '
             'not show what is known' USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Nobody records money while the month is counted, which takes a second at most for most months. So closed_at divides what is
-    -- in the figures from what is told later, and a report as of closed_at says the same. On a Citus cluster nobody waits: there
+    -- Nobody records money while the month is counted, which takes a second at most for most months. So closed_at separates what
+    -- is in the figures from what is told later, and a report as of closed_at says the same. On a Citus cluster nobody waits, so
     -- what is recorded within moments of closed_at may be in the figures or not.
     IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') THEN
-        -- Whoever then left the transaction open would stop everybody who records.
+        -- A session that then left its transaction open would stop everybody who records.
         IF (SELECT setting::bigint NOT BETWEEN 1 AND 5000 FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') THEN
             PERFORM set_config('idle_in_transaction_session_timeout', '5s', true);
         END IF;

@@ -5,9 +5,9 @@
 -- What the items of called changes, and their dependents, brought a month: at the start of each calendar month, or at
 -- the call where that came within it, and at its end; and what became of the difference. In twelfths of milliunits.
 -- What begins or ends at midnight on the first belongs to the month that begins then.
--- An item counts under the newest change that was called before the month ended, so that no two batches count it. What
--- is paid for at an instant is what charges say; before the first one that is known, what the plan knew.
--- Each subscription is asked as of an instant of its own: the same one may be asked for several.
+-- An item counts under the newest change that was called before the month ended, so that no two batches count it. Charges
+-- say what is paid for at an instant; before the first known charge, what the plan knew counts.
+-- Each subscription is counted as of an instant of its own, and can be named with several instants.
 CREATE FUNCTION repricer.moves_of(p_ids text[], p_ats timestamptz[], p_batch uuid) RETURNS TABLE (
         id text, at timestamptz, batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric,
         cause text, price_effect numeric)
@@ -31,17 +31,17 @@ WITH subjects AS (
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
-        -- What the App Store refused moves nothing.
+        -- A change that the App Store never had moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
             AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
         OFFSET 0) c
     WHERE c.called_at <= s.at
 ), dependents AS (
     SELECT c.*, w.id, w.name, w.is_cross_subscription,
-        -- Its charges bear the name of then: at the submission, or now.
+        -- Its charges bear the name that it had then: that of the submission, or that of today.
         ARRAY[w.name, u.former] AS item_names,
         CASE WHEN w.is_cross_subscription THEN twelfths(coalesce(d.period, t.period)) ELSE c.twelfths END AS item_twelfths,
-        -- A later change of the same parent may not name it: then it goes on to count with this one.
+        -- If a later change of the same parent does not name it, it goes on counting with this one.
         lead(c.called_at) OVER (PARTITION BY c.subject, c.at, w.id, w.name ORDER BY c.called_at, c.change_id) AS named_next_at
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
@@ -58,7 +58,7 @@ WITH subjects AS (
         c.storefront, c.twelfths, false AS is_cross_subscription, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c
-    -- Written as an equation, PostgreSQL takes it for one row of 200, and searches what follows row by row.
+    -- With a plain equation PostgreSQL would expect one row of 200, and search what follows row by row.
     WHERE p_batch IS NULL OR nullif(c.batch_id = p_batch, false) IS NOT NULL
     UNION ALL
     SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_cross_subscription, d.called_at,
@@ -89,7 +89,7 @@ WITH subjects AS (
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
         extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days, h.period,
         least(h.expires_at, g.given_back_at,
-            -- The customer chose another item in mid period. Only who bought something later is searched for that.
+            -- The customer chose another item in mid period. This is searched only where something was bought later.
             CASE WHEN h.bought_at > h.purchased_at THEN (
                 SELECT min(n.purchased_at) FROM repricer.charges n
                 WHERE n.original_transaction_id = h.original_transaction_id AND n.is_purchase AND n.purchased_at <= s.at
@@ -110,7 +110,7 @@ WITH subjects AS (
                             AND e.signed_at > n.purchased_at - interval '1 day'
                             AND e.signed_at < n.purchased_at + interval '1 day')) END) AT TIME ZONE 'UTC' AS ends,
         g.given_back_at AT TIME ZONE 'UTC' AS given_back_at, h.expires_at AT TIME ZONE 'UTC' AS expires,
-        -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
+        -- A charge that was refunded in full, or revoked, ends no other: it may have been a second charge for the same time.
         h.revoked_at IS NULL
             AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
         h.is_added_seat, h.transaction_id
@@ -140,15 +140,15 @@ WITH subjects AS (
             + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
-        -- Of an item, whatever it was called. What an added seat costs may be a part of the price; from the renewal on it costs
-        -- what each seat beside it does.
+        -- The charges of an item under any of its names. An added seat may cost only a part of the price; from the renewal on it
+        -- costs what each other seat does.
         SELECT r.item, CASE WHEN r.is_added_seat THEN coalesce(r.quantity * (
                 SELECT CASE WHEN NOT o.is_offer THEN o.price_milliunits::numeric END FROM repricer.charges o
                 WHERE o.original_transaction_id = r.id AND o.sku = ANY (r.names) AND NOT o.is_added_seat
                     AND o.currency = r.currency AND o.purchased_at <= r.purchased_at AND o.expires_at > r.purchased_at
                 ORDER BY o.purchased_at DESC, o.transaction_id DESC LIMIT 1), r.milliunits) ELSE r.milliunits END AS milliunits,
             r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands, r.is_added_seat,
-            -- The App Store may date a renewal some moments off: they are no gap.
+            -- The App Store may date a renewal some moments off. These moments are no gap.
             CASE WHEN r.ends < r.next_begins AND r.ends = r.expires
                     AND r.next_begins <= r.ends + least(interval '1 hour', (r.ends - r.begins) / 10)
                 THEN r.next_begins ELSE least(r.ends, r.next_begins) END AS ends
@@ -158,21 +158,21 @@ WITH subjects AS (
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS next_begins
             FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
-    -- The customer may have changed the length of the period since the call: each charge is by that which was signed with it.
-    -- Where none was, a dependent elsewhere is by its days. What has been put off has none of these lengths, and is by that
-    -- of the call.
+    -- The customer may have changed the length of the period since the call, so each charge counts by the length that was signed
+    -- with it. Where none was signed, a dependent on another subscription counts by its days. A period that was extended has none
+    -- of these lengths, and counts by the length at the call.
     CROSS JOIN LATERAL (SELECT CASE WHEN r.period IS NOT NULL THEN twelfths(r.period) WHEN NOT i.is_cross_subscription THEN i.twelfths
         WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), turns AS (
-    -- When what was given back ended what was paid for, until when the rest was paid, and when the customer bought the item
+    -- When a refund or a revocation ended what was paid for, until when the rest was paid, and when the customer bought the item
     -- again after its change had ended.
     SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at,
         array_agg(p.run_ends) FILTER (WHERE NOT p.is_cut) AS uncut_until, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
     FROM paid p GROUP BY p.item HAVING bool_or(p.is_cut OR p.is_return)
 ), kept AS MATERIALIZED (
-    -- What paid for an item of which something else was given back.
+    -- The charges that stand, of items of which another charge was refunded.
     SELECT p.item, array_agg(p.run_begins) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS begins,
         array_agg(p.run_ends) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS ends
     FROM paid p GROUP BY p.item HAVING bool_or(p.is_spare)
@@ -188,17 +188,17 @@ WITH subjects AS (
         SELECT item, ends, begins, ends, milliunits, is_spare FROM paid
         WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
     LEFT JOIN kept k ON k.item = p.item AND p.is_spare
-    -- Where two charges cover the same time and one was given back later, only the other one counts.
+    -- Where two charges cover the same time and one was refunded later, only the other one counts.
     WHERE k.item IS NULL OR NOT EXISTS (
         SELECT FROM unnest(k.begins, k.ends) AS u (begins, ends) WHERE u.begins < p.at AND u.ends >= p.at)
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
-    -- Before the first known charge, it is what the plan knew: the price of each seat. Nothing was paid for where a charge was
-    -- told to have failed, or the subscription to have ended, since the last one.
+    -- Before the first known charge, what the plan knew counts: the price of each seat. Nothing was paid for where, since the last
+    -- charge, a statement told that a charge had failed or that the subscription had ended.
     SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price,
-        -- Until the first charge, where that is moments late.
+        -- It lasts until the first charge, where that comes moments late.
         CASE WHEN f.at <= w.renews + f.moments THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
-    -- OFFSET 0: only of these few is the rest asked.
+    -- OFFSET 0 makes PostgreSQL ask the rest only for these few.
     FROM (SELECT i.* FROM items i
         WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins) OFFSET 0) i
     CROSS JOIN LATERAL (SELECT i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews) w
@@ -237,8 +237,8 @@ WITH subjects AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
         m.opens, m.closes,
-        -- What was given back ended some of what was paid for, and the rest goes on: an added seat, say. Or it ended all of it,
-        -- whatever failed to renew later in the month, unless the change itself ended then: that says more.
+        -- A refund or a revocation ended a part of what was paid for, an added seat for instance, and the rest goes on. Or it ended
+        -- all of it, whatever failed to renew later in the month; but if the change itself ended then, that explains more.
         m.closes < m.opens AND EXISTS (
             SELECT FROM unnest(t.cut_at) AS c (at)
             WHERE c.at >= greatest(m.month, i.begins)
@@ -246,7 +246,8 @@ WITH subjects AS (
                 AND (m.closes > 0 OR NOT EXISTS (
                     SELECT FROM unnest(t.uncut_until) AS u (at)
                     WHERE u.at > c.at AND u.at < m.month + interval '1 month'))) AS is_cut,
-        -- Why the change ended is why the item did, unless it was bought again since: then the statements of that end say it.
+        -- The item ended for the reason for which the change ended, unless it was bought again since. Then the statements about
+        -- that later end give the reason.
         coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
             AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
     FROM months m JOIN items i ON i.item = m.item LEFT JOIN turns t ON t.item = m.item
@@ -258,7 +259,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        -- A dependent goes on where its parent alone was given back.
+        -- A dependent goes on where only its parent was refunded.
         WHEN m.is_end AND m.state = 'cancelled' AND NOT (m.is_dependent AND m.reason = 'item_refunded') THEN CASE m.reason
             WHEN 'refunded_or_revoked' THEN 'refunds' WHEN 'item_refunded' THEN 'refunds'
             WHEN 'parent_declined' THEN 'dependents'
@@ -291,8 +292,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     WHERE q.original_transaction_id = m.id AND q.type = 'DID_RENEW' AND q.subtype = 'BILLING_RECOVERY'
                         AND q.signed_at > e.signed_at AND q.signed_at < m.to_at))
                 AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-                    -- A refund ended it only where it revoked this item, or gave back all of a period before its end. Who got
-                    -- a part back and then fell silent did not leave by the refund.
+                    -- A refund ended the item only where it revoked it, or gave back all of a period before its end. A customer who
+                    -- got a part back and then fell silent did not leave because of the refund.
                     OR e.type = 'REFUND' AND (EXISTS (
                         SELECT FROM repricer.charges h
                         WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
@@ -307,9 +308,9 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
-    -- Where nothing was paid for before, the old price comes back with it: that is other.
+    -- Where nothing was paid for before, the old price comes back together with the new one; that part counts as other.
     CASE WHEN m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        -- Of every seat that was charged at the new price first.
+        -- For every seat of the first charge at the new price.
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges h
             WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names) AND h.purchased_at >= m.effective_at
@@ -319,7 +320,7 @@ FROM moves m;
 END
 $$;
 
--- The same of all subscriptions, or of a batch, from the facts alone: what kept moves are compared with.
+-- The same for all subscriptions, or for those of a batch, from the facts alone. Kept moves are compared with it.
 CREATE FUNCTION repricer.revenue_moves(p_at timestamptz, p_batch uuid DEFAULT NULL) RETURNS TABLE (
         batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text,
         price_effect numeric)
@@ -333,8 +334,8 @@ BEGIN
 END
 $$;
 
--- The instants of a subscription for which its moves are kept: the end of all, which is the start of a month, and each end
--- of a paid period that comes after the latest fact, with the instant from which on nothing else moves.
+-- The instants for which the moves of a subscription are kept: the end of all, which is the start of a month, and each end
+-- of a paid period after the latest fact, with the instant since which nothing else moves.
 CREATE FUNCTION repricer.moving_instants(p_ids text[]) RETURNS TABLE (
         id text, known_after timestamptz, from_at timestamptz, at timestamptz, is_whole boolean)
     LANGUAGE plpgsql STABLE SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $$
@@ -373,7 +374,7 @@ WITH changes AS (
     SELECT k.id, k.latest_at, h.expires_at FROM known k
     JOIN repricer.charges h ON h.original_transaction_id = k.id AND h.expires_at > k.latest_at
 ), horizons AS (
-    -- What is paid for longer than anybody can pay ahead would have months without end.
+    -- A subscription that is paid for longer than anybody can pay ahead would have endless months, so its moves are not kept.
     SELECT k.id, k.latest_at, k.is_unkept OR coalesce(max(e.at) > k.latest_at + interval '3 years', false) AS is_unkept,
         (date_trunc('month', least(greatest(k.latest_at, max(e.at)), k.latest_at + interval '3 years') AT TIME ZONE 'UTC')
             + interval '2 months') AT TIME ZONE 'UTC' AS at
@@ -388,7 +389,7 @@ FROM ends e JOIN horizons h ON h.id = e.id AND NOT h.is_unkept;
 END
 $$;
 
--- Keeps the moves of subscriptions: in one snapshot, by summarise_figures alone.
+-- Keeps the moves of subscriptions. Only summarise_figures calls it, in one snapshot.
 CREATE FUNCTION repricer.keep_moves(p_ids text[], p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $$
 BEGIN
@@ -469,7 +470,8 @@ CREATE FUNCTION repricer.bridge_moves(p_at timestamptz, p_batch uuid) RETURNS TA
 #variable_conflict use_column
 DECLARE
     v_ids text[] := ARRAY(
-        -- What the App Store has is kept from its first statement on; until then its call has marked it, or nothing is kept.
+        -- A change that the App Store has is kept from its first statement on. Until then its call has marked it, or nothing is
+        -- kept of it.
         SELECT c.original_transaction_id FROM price_changes c
         WHERE c.batch_id = p_batch AND c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
             AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
@@ -507,7 +509,7 @@ END
 $$;
 COMMENT ON FUNCTION repricer.bridge_moves(timestamptz, uuid) IS 'revenue_moves of a batch, from what is kept as far as it is.';
 
--- As it was known at the instant: from what is kept where nothing was recorded since.
+-- The same as it was known at p_at: from what is kept where nothing was recorded since.
 CREATE FUNCTION repricer.bridge_moves_at(p_at timestamptz, p_batch uuid) RETURNS TABLE (
         batch_id uuid, month date, currency text, storefront text, opening numeric, closing numeric, cause text,
         price_effect numeric)
@@ -563,14 +565,14 @@ WITH sums AS (
         round(sum(closing - opening) FILTER (WHERE cause = 'left') / 12) AS "left",
         round(sum(closing - opening) FILTER (WHERE cause = 'lapsed') / 12) AS lapsed,
         round(sum(closing - opening) FILTER (WHERE cause = 'dependents') / 12) AS dependents,
-        -- Where a part is left, the price of that may have changed.
+        -- Where a part goes on, its price may have changed.
         round(sum(closing - opening - price_effect) FILTER (WHERE cause = 'refunds') / 12) AS refunds,
         round(sum(closing) / 12) AS closing
     FROM repricer.batches b
-    -- Batch by batch, so that who asks for one reads its changes alone.
+    -- It goes batch by batch, so that a query for one batch reads only its changes.
     CROSS JOIN LATERAL repricer.bridge_moves(report.as_of(), b.batch_id) m
     GROUP BY b.batch_id, m.month, m.currency, m.storefront
-    -- What was kept and taken out again has left zeros.
+    -- Moves that were kept and taken out again leave zeros.
     HAVING round(sum(opening) / 12) <> 0 OR round(sum(closing) / 12) <> 0
 )
 SELECT s.batch_id, b.name AS batch_name, s.month, s.currency, s.storefront,
@@ -594,7 +596,7 @@ COMMENT ON VIEW report.revenue_bridge IS
     'and why it differs: closing = opening + all between. An item that a second batch called within the month is in the second '
     'one alone, from that call on: what happened to it in that month before is in no row.';
 
--- Converts to one currency at the newest rates: that of the setting repricer.reporting_currency, or else US dollars.
+-- Converts to one currency at the newest rates: to that of the setting repricer.reporting_currency, or else to US dollars.
 CREATE VIEW report.revenue_bridge_total AS
 WITH imported AS (
     SELECT DISTINCT ON (r.currency) r.currency, r.billionths_per_euro::numeric AS per_euro, r.valid_from
@@ -620,7 +622,7 @@ WITH imported AS (
         CASE WHEN b.currency = t.currency THEN 1 ELSE t.per_euro / r.per_euro END AS rate,
         CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN least(t.valid_from, r.valid_from) END
             AS valid_from,
-        -- By what a sum was converted, so that it can be done again by hand.
+        -- The rate by which a sum was converted, so that the conversion can be repeated by hand.
         CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN r.currency || ' '
             || trim_scale(r.per_euro / 1000000000) || ' for EUR 1 since ' || (r.valid_from AT TIME ZONE 'UTC')::date END AS rate_used,
         CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN t.currency || ' '
@@ -642,7 +644,7 @@ WITH imported AS (
         (SELECT array_agg(DISTINCT u.currency ORDER BY u.currency)
             FROM unnest(array_agg(lacking) FILTER (WHERE lacking IS NOT NULL)) AS u (currency) WHERE u.currency IS NOT NULL)
             AS without_rate,
-        -- The null of the euro, whose rate is nobody's, is in no list.
+        -- The euro has no imported rate, so its null is left out of the list.
         (SELECT array_agg(u.used ORDER BY u.used)
             FROM (SELECT unnest(array_agg(DISTINCT rate_used) || max(target_used)) AS used) u WHERE u.used IS NOT NULL) AS rates
     FROM converted GROUP BY batch_id, batch_name, month, reporting_currency
@@ -693,7 +695,7 @@ WITH open AS (
                 AND o.at_risk_milliunits IS NOT NULL AND o.undoes_change_id IS NULL
                 AND o.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent')
                 AND (o.state = 'pending_consent' OR o.forecast_consent IN ('required', 'not_known'))
-            -- Each is found by its key, and not the whole batch for each row.
+            -- OFFSET 0 makes PostgreSQL find each by its key, instead of reading the whole batch for each row.
             OFFSET 0) o
         CROSS JOIN LATERAL (
             SELECT c.currency, c.storefront, c.period WHERE (o.currency, o.period) = (c.currency, c.period)
@@ -718,9 +720,10 @@ HAVING count(*) FILTER (WHERE o.is_own) > 0 OR sum(o.milliunits) <> 0;
 COMMENT ON VIEW report.revenue_at_risk IS
     'What every period loses where the customers who must consent, or may have to, do not: by the day it is due.';
 
--- Sent against held out. Both are asked alike: of the subscriptions whose forecast renewal has passed for a day, how many
--- do not pay for every item of theirs any more? Rows that were never sent, though not held out, count among the sent:
--- among those held out there are such customers, too. The interval of the difference is Newcombe's, of two of Wilson's.
+-- Sent against held out. For both the question is the same: of the subscriptions whose forecast renewal passed more than a day
+-- ago, how many do not pay for every item of theirs any more? Rows that were never sent, though not held out, count among the
+-- sent, because among those held out there are such customers, too. The interval of the difference is Newcombe's, from two of
+-- Wilson's.
 CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) RETURNS numeric
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN (p_share + 3.841459 / (2 * p_of) + p_sign * 1.959964

@@ -2,21 +2,21 @@
 -- Locks: none on existing tables.
 -- breaking: no
 
--- Each view as of an instant: itself, over the tables as they were recorded then. So a figure of the past is counted as
--- one of today is, and a report that says nothing of the past has a comment that says why.
--- A checkpoint has the latest period that it stands for, and not when that was told: so the period is read from what bears
--- the instant of its recording, and retention keeps that (kept_statements, charges).
+-- Each report has a function that is its view over the tables as they were recorded at an instant. So figures of the past are
+-- counted like those of today. A report without such a function has a comment that says why.
+-- A checkpoint knows the latest period that it stands for, but not when that was told. So the period is read from rows that
+-- have the instant at which they were recorded, and retention keeps those (kept_statements, charges).
 CREATE FUNCTION repricer.subscriptions_at(p_at timestamptz)
     RETURNS TABLE (original_transaction_id text, bucket smallint, expires_at timestamptz, period text, purchased_at timestamptz)
     LANGUAGE sql STABLE AS $$
 SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, (
     SELECT CASE
-        -- Where nothing tells of a later period today, nothing did then: unless a statement has been read anew since.
+        -- If no statement tells of a later period today, none did then, unless a statement has been read anew since.
         WHEN s.purchased_at <= h.at AND NOT EXISTS (
             SELECT FROM repricer.subscription_event_versions v
             WHERE v.original_transaction_id = s.original_transaction_id AND v.recorded_until > p_at) THEN h.at
-        -- A period that no charge tells begins after those that charges tell, and nobody tells of it 40 days before it begins:
-        -- so the months before that need not be opened.
+        -- A period that no charge tells begins after those that charges tell, and no statement tells of it more than 40 days
+        -- before it begins. So earlier months need not be opened.
         ELSE greatest(h.at,
             (SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
                 FROM repricer.subscription_events_at(p_at) e
@@ -34,8 +34,9 @@ SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, (
 FROM repricer.subscriptions s
 $$;
 COMMENT ON FUNCTION repricer.subscriptions_at(timestamptz) IS
-    'Of each subscription the latest period that a statement had told of; not until when that was paid, which its charges '
-    'say. The length of its periods is that of today: what must say the same for ever asks for one that was recorded (dependent_claims, dependent_cancellations).';
+    'For each subscription, the start of the latest period that a statement had told of. It does not say until when that was '
+    'paid; charges do. The length of a period is that of today: a report that must say the same for ever uses one that was '
+    'recorded (dependent_claims, dependent_cancellations).';
 CREATE FUNCTION repricer.change_figures_at(p_at timestamptz) RETURNS SETOF repricer.change_figures LANGUAGE sql STABLE AS $$
 SELECT * FROM repricer.change_figures WHERE false
 $$;
@@ -44,13 +45,14 @@ SELECT * FROM repricer.figure_tallies WHERE false
 $$;
 
 
--- Kept figures of which nothing was recorded since the instant are what was known then: only the rest is counted anew.
+-- Kept figures of which nothing was recorded since the instant are what was known then. Only the rest is counted anew.
 CREATE FUNCTION repricer.frozen_figures_at(p_at timestamptz) RETURNS SETOF repricer.change_figures LANGUAGE sql STABLE AS $$
 SELECT f.* FROM repricer.change_figures f
 WHERE f.counted_at <= p_at AND NOT EXISTS (
     SELECT FROM repricer.marked_subscriptions() s (id) WHERE s.id = f.original_transaction_id)
 $$;
--- price_changes_at without what is frozen, which goes before its versions are searched: nearly all of a batch that is over.
+-- price_changes_at without the changes whose figures are frozen: nearly all of a batch that is over. They are dropped before
+-- their versions are searched.
 DO $unfrozen$
 DECLARE
     v_text text;
@@ -121,7 +123,7 @@ BEGIN
 END
 $$;
 
--- The tables that versions are kept of, in a text, as they were at p_at. Each must have an alias there.
+-- Replaces, in a text, each table of which versions are kept by the same table as it was at p_at. Each must have an alias there.
 CREATE FUNCTION repricer.text_at(p_name text, p_text text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     p_text := regexp_replace(p_text, '\mrepricer\.(price_changes|batches|charges|money_entries|told_statements|'
@@ -135,9 +137,9 @@ BEGIN
 END
 $$;
 
--- PostgreSQL runs no part of such a query side by side, since each change leads to searches of its own. So the buckets of a
--- large batch are counted in three shares, each a call of a function, and as many workers take these as the server lends. On
--- a cluster, whose tables lie elsewhere, it lends none (Deploy/citus/gather.sql).
+-- PostgreSQL runs no part of such a query in parallel, because each change leads to searches of its own. So the buckets of a
+-- large batch are counted in three shares, each by a call of a function, and these calls run on as many workers as the server
+-- lends. On a cluster, whose tables are elsewhere, it lends none (Deploy/citus/gather.sql).
 CREATE FUNCTION repricer.is_shared_out(p_batch uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
 SELECT current_setting('max_parallel_workers_per_gather')::integer > 0 AND coalesce(sum(b.row_count), 0) >= 4000
 FROM repricer.batches b WHERE p_batch IS NULL OR b.batch_id = p_batch
@@ -168,10 +170,10 @@ BEGIN
     LOOP
         v_text := rtrim(pg_get_viewdef(CASE WHEN v.name = 'money' THEN 'repricer.live_money'
             ELSE format('%I.%I', CASE WHEN v.is_report THEN 'report' ELSE 'repricer' END, v.name) END::regclass), ';');
-        -- What is frozen is taken as it is kept, and all else counted from the facts.
+        -- Frozen figures are taken as they are kept, and everything else is counted from the facts.
         v_text := replace(replace(v_text, 'repricer.unkept_change_figures', 'repricer.past_change_figures'),
             'repricer.charge_exceptions', 'repricer.live_charge_exceptions');
-        -- The tallies of forecasts are of today: of the past each change is counted.
+        -- The tallies of forecasts are those of today, so for the past each change is counted.
         v_text := replace(v_text, 'repricer.forecast_outcomes', 'repricer.live_forecast_outcomes');
         IF v.name IN ('explained_charges', 'missing_renewals', 'paid_changes', 'silent_open_changes', 'live_change_figures') THEN
             v_text := regexp_replace(v_text, 'repricer\.price_changes c\M', 'repricer.unfrozen_changes c');
@@ -208,8 +210,8 @@ SELECT e.original_transaction_id, e.transaction_id, e.sku, e.kind, e.amount_mill
     e.currency, e.storefront, e.occurred_at, e.recorded_at, e.evidence_id, e.change_id, b.batch_id,
     CASE WHEN e.kind = 'charge' THEN e.explained_as ELSE e.kind END, b.name, e.correction > 0
 FROM repricer.batches b
--- OFFSET 0 makes PostgreSQL go batch by batch, and not search the batch of each line; the inner one makes it leave out the marked
--- before the join, of which it expects one row, and would compare each with each mark.
+-- The outer OFFSET 0 makes PostgreSQL go batch by batch, and not search the batch of each line. The inner one makes it leave out
+-- what is marked before the join, from which it expects one row; it would otherwise compare each row with each mark.
 CROSS JOIN LATERAL (
     SELECT m.* FROM (SELECT i.* FROM repricer.frozen_figures i WHERE i.batch_id = b.batch_id OFFSET 0) f
     JOIN repricer.money_entries m ON m.original_transaction_id = f.original_transaction_id AND m.change_id = f.change_id
@@ -217,7 +219,7 @@ CROSS JOIN LATERAL (
     OFFSET 0) e$frozen$;
         END IF;
         IF v.name = 'consent_funnel' THEN
-            -- It asks for no money, and the tallies of the past are all the figures of each change.
+            -- The funnel has no money in it, so each change is counted without computing all its figures.
             v_text := replace(v_text, 'repricer.change_tallies t', $funnel$(
         SELECT c.batch_id, c.undoes_change_id IS NOT NULL AS is_undo, c.direction, c.forecast_consent, 1 AS changes,
             (coalesce(c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.effective_at) IS NOT NULL)::integer AS sent,
@@ -239,7 +241,7 @@ CROSS JOIN LATERAL (
         END IF;
         v_text := replace(replace(replace(v_text, 'report.as_of()', 'p_at'), 'repricer.bridge_moves(', 'repricer.bridge_moves_at('),
             'report.revenue_bridge ', 'report.revenue_bridge_as_of(p_at, p_batch) ');
-        -- What is counted in shares of a batch must be told which batch.
+        -- A function that counts a batch in shares must be told which batch.
         v_is_of_batch := v_text ~ 'repricer\.(past_change_figures|untallied_changes|change_tallies)_at\(p_at\)';
         v_text := regexp_replace(v_text, 'repricer\.(past_change_figures|untallied_changes|change_tallies)_at\(p_at\)',
             'repricer.\1_at(p_at, p_batch)', 'g');
@@ -289,8 +291,8 @@ $body$;
             END IF;
             CONTINUE;
         END IF;
-        -- Planned anew each time, by the values: a plan for any batch would read all of them. VOLATILE, so that it reads what was
-        -- committed while it waited.
+        -- It is planned anew for each call, by its values: a plan for any batch would read all of them. It is VOLATILE, so that it
+        -- reads what was committed while it waited.
         EXECUTE format($make$
 CREATE FUNCTION report.%I(p_at timestamptz, batch uuid DEFAULT NULL) RETURNS SETOF report.%I LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$
@@ -325,7 +327,7 @@ BEGIN
         WHERE f.is_uncharged AND (p_batch IS NULL OR f.batch_id = p_batch) GROUP BY f.batch_id
         UNION ALL
         SELECT c.batch_id, 'effective_without_charge', count(*)
-        -- OFFSET 0, twice, makes PostgreSQL ask for the charges of what is not frozen alone, instead of reading all there are.
+        -- OFFSET 0, twice, makes PostgreSQL search only the charges of changes that are not frozen, instead of reading all there are.
         FROM (
             SELECT u.* FROM unfrozen_changes_at(p_at) u
             WHERE u.state = 'effective' AND (p_batch IS NULL OR u.batch_id = p_batch)

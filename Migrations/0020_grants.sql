@@ -1,22 +1,22 @@
 -- Who may do what, role by role. Roles can't log in: they are granted to people and to the service's user. From here
--- on a migration that makes a table, a view or a function grants and revokes for itself.
+-- on, a migration that makes a table, a view or a function contains the grants for it.
 -- Locks: none.
 -- breaking: no
 
--- Before this, PUBLIC may execute a new function. Functions of schema `report` that finance calls follow below.
+-- PostgreSQL lets PUBLIC execute every new function. The functions that finance calls are granted below.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA repricer FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA report FROM PUBLIC;
 
--- Only members of the three roles connect, the owner and superusers apart, and nobody but those makes temporary tables, which
--- would fill the disk. These rights belong to the database and not to its schema, like the setting below: no dump carries them,
--- and a copy of the database has them not.
+-- Besides the owner and superusers, only members of the three roles may connect. Only the owner and superusers may make
+-- temporary tables, which could fill the disk. These rights belong to the database and not to its schema, like the setting
+-- below: no dump carries them, and a copy of the database lacks them.
 DO $connect$
 BEGIN
     EXECUTE format('REVOKE CONNECT, TEMPORARY ON DATABASE %I FROM PUBLIC', current_database());
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO repricer_pricing, repricer_service, repricer_finance',
         current_database());
-    -- PostgreSQL would compile a report for seconds, and on a database without statistics for half a minute, which takes
-    -- milliseconds otherwise. Whoever reads one by plain SQL has a session of their own.
+    -- With JIT, PostgreSQL would compile a report for seconds (on a database without statistics for half a minute) that takes
+    -- milliseconds without it. The setting is the database's, because people also read reports by plain SQL.
     IF pg_has_role(current_user, (SELECT datdba FROM pg_database WHERE datname = current_database()), 'USAGE') THEN
         EXECUTE format('ALTER DATABASE %I SET jit = off', current_database());
     END IF;
@@ -30,8 +30,8 @@ GRANT USAGE ON SCHEMA repricer TO repricer_pricing, repricer_service;
 GRANT SELECT ON ALL TABLES IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
 GRANT repricer_finance TO repricer_finance_lead;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA report TO repricer_finance, repricer_pricing, repricer_service;
--- These limits hold for the role itself, where somebody lets it log in. A member has settings of their own, which
--- `repricer init` writes and `config check` asks for. Where the owner may not alter the role, it stays as it is.
+-- These limits hold where somebody lets the role itself log in. A member has settings of their own, which `repricer init`
+-- writes and `config check` asks for. Where the owner may not alter the role, it stays as it is.
 DO $limits$
 BEGIN
     IF NOT EXISTS (
@@ -144,9 +144,9 @@ GRANT UPDATE ON repricer.bucket_turns TO repricer_service;
 -- Every replica judges refusals by what all have met.
 GRANT INSERT, UPDATE, DELETE ON repricer.refusal_streaks TO repricer_service;
 GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
--- Who decides with a program of before the newest breaking migration is told so.
+-- A person who decides with a program that is older than the newest breaking migration is told so.
 GRANT EXECUTE ON FUNCTION repricer.allow_program(integer) TO repricer_pricing;
--- Its pages say what the policy says of a batch.
+-- The service's pages show what the approval policy says about a batch.
 GRANT EXECUTE ON FUNCTION repricer.approval_outlook(uuid) TO repricer_service;
 GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsal(timestamptz), repricer.summarise_figures(integer),
     repricer.follow_clock(timestamptz, double precision, timestamptz), repricer.recording_instant(),

@@ -103,31 +103,31 @@ COMMENT ON COLUMN repricer.batches.undoes_batch_id IS 'The batch whose scheduled
 
 COMMENT ON COLUMN repricer.batches."grouping" IS 'Which items of a subscription share a call: announced (increases without consent share one, decreases one), item (none), subscription (all that can go).';
 
-COMMENT ON COLUMN repricer.batches.waves IS 'In order: label, release (approval, hand, at, after), at, after_ms, and released_at once it was.';
+COMMENT ON COLUMN repricer.batches.waves IS 'In order, each: label, release (approval, hand, at, after), at, after_ms, and released_at once it was released.';
 
 COMMENT ON COLUMN repricer.batches.released_wave IS 'Rows of a later wave are not sent. Without waves every row is of wave 0.';
 
-COMMENT ON COLUMN repricer.batches.next_release_at IS 'When the next wave is released by itself; null: by hand, or none is left.';
+COMMENT ON COLUMN repricer.batches.next_release_at IS 'When the service releases the next wave. Null: a person releases it, or none is left.';
 
-COMMENT ON COLUMN repricer.batches.holdout_basis_points IS 'How many subscriptions are never sent, in hundredths of a percent: the comparison of report.holdout. 0: none.';
+COMMENT ON COLUMN repricer.batches.holdout_basis_points IS 'The share of subscriptions that is never sent, in hundredths of a percent. report.holdout compares them with the others. 0: none.';
 
 COMMENT ON COLUMN repricer.batches.guards IS 'Each: guard (errors, declined, auto_renew_off, moved), over (hundredths of a percent), least (changes counted before it judges).';
 
-COMMENT ON COLUMN repricer.batches.guards_count_from IS 'Guards count only changes sent since then: the last time that a person resumed a halted batch.';
+COMMENT ON COLUMN repricer.batches.guards_count_from IS 'When a person last resumed the halted batch. Guards count only changes sent since then.';
 
-COMMENT ON COLUMN repricer.batches.is_sampled IS 'Since its guards count, its guard of errors has seen as many answers as it waits for, and they were within it.';
+COMMENT ON COLUMN repricer.batches.is_sampled IS 'Whether the guard of errors has seen, since guards_count_from, as many answers as it waits for, with errors within its limit.';
 
-COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guard rails last counted: figures (guard, count, of), at, counted_ms (the machine''s clock), is_settled (nothing was to be held back, and no call was out), is_last (nothing of it was open any more). Null: nothing since a person resumed it.';
+COMMENT ON COLUMN repricer.batches.guard_reading IS 'What its guards last counted: figures (guard, count, of), at, counted_ms (by the machine''s clock), is_settled (nothing had to be held back and no call was out), is_last (no change of it was open any more). Null: nothing since a person resumed it.';
 
-COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it, where no person did: a guard, or the App Store''s code.';
+COMMENT ON COLUMN repricer.batches.halted_by IS 'What paused it where no person did: a guard, or a code of the App Store.';
 
 COMMENT ON COLUMN repricer.batches.also_paused_by IS 'The person who paused it while it was halted. Only a person''s resume lets it go on, and no call probes.';
 
 COMMENT ON COLUMN repricer.batches.probe_answer IS 'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 
-COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at, probe_at (real time), probe and subscription (the change that asks now), answer (of the latest probe). Nothing else of these is sent until one is applied, or a person resumes.';
+COMMENT ON COLUMN repricer.batches.halted_storefronts IS 'By storefront: by (the App Store''s code), reason, at, probe_at (real time), probe and subscription (the change that probes now), answer (of the latest probe). No other change of a halted storefront is sent until a probe is applied, or a person resumes the batch.';
 
-COMMENT ON COLUMN repricer.batches.is_parking IS 'Rows of its halted storefronts are still to be taken out of the queues.';
+COMMENT ON COLUMN repricer.batches.is_parking IS 'Whether rows of its halted storefronts still have to be taken out of the queues.';
 
 CREATE TABLE repricer.price_changes (
     original_transaction_id text NOT NULL,
@@ -225,7 +225,7 @@ END),
 WITH (fillfactor='80');
 ALTER TABLE ONLY repricer.price_changes ALTER COLUMN batch_id SET STATISTICS 0;
 
-COMMENT ON COLUMN repricer.price_changes.is_held_out IS 'Never sent, so that its customer can be compared with those of the others: ends aborted with the approval.';
+COMMENT ON COLUMN repricer.price_changes.is_held_out IS 'Never sent, so that its customer can be compared with those who were sent a change. The approval ends it as aborted.';
 
 COMMENT ON COLUMN repricer.price_changes.undoes_change_id IS 'The change that this one takes back: current_price_milliunits is then the price that was scheduled. Only undo_batch writes it.';
 
@@ -247,27 +247,27 @@ COMMENT ON COLUMN repricer.price_changes.at_risk_elsewhere IS 'Dependents in ano
 
 COMMENT ON COLUMN repricer.price_changes.is_stale IS 'Whether it was planned on facts older than a known renewal.';
 
-COMMENT ON COLUMN repricer.price_changes.forecast_seats IS 'How many seats the period that ran at submission was charged for. A price is that of one.';
+COMMENT ON COLUMN repricer.price_changes.forecast_seats IS 'How many seats the period that ran at submission was charged for. Prices are for one seat.';
 
 COMMENT ON COLUMN repricer.price_changes.planned_effective_at IS 'The renewal that was due at the call, where an offer or an extension has moved due_effective_at since.';
 
 COMMENT ON COLUMN repricer.price_changes.moved_before_call IS 'What first moved it to a later renewal before its call left: billing_failure, late_call, extension, other. Null: nothing did.';
 
-COMMENT ON COLUMN repricer.price_changes.moved_since_call IS 'As moved_before_call, since then: by what statements say, and so told anew by a fold from the beginning.';
+COMMENT ON COLUMN repricer.price_changes.moved_since_call IS 'Like moved_before_call, but since the call left. It follows from statements, so a fold from the beginning sets it again.';
 
-COMMENT ON COLUMN repricer.price_changes.called_renewal_at IS 'The renewal date that was known at the last call: an extension from it that was told later moves the change, even where it came before the call.';
+COMMENT ON COLUMN repricer.price_changes.called_renewal_at IS 'The renewal date that was known at the last call. If an extension of that date is told later, it moves the change, even where it happened before the call.';
 
-COMMENT ON COLUMN repricer.price_changes.is_held IS 'Taken out of the queues, since its storefront is halted in its batch. One put back since may lack the mark.';
+COMMENT ON COLUMN repricer.price_changes.is_held IS 'Taken out of the queues, because its storefront is halted in its batch. A change that was put back since then may lack the mark.';
 
-COMMENT ON COLUMN repricer.price_changes.stage IS 'As indexes know `state`: a change whose call is out is queued here, so that a claim writes no index entry.';
+COMMENT ON COLUMN repricer.price_changes.stage IS 'The state as indexes know it: a change whose call is out is still queued here, so that a claim writes no index entry.';
 
-COMMENT ON COLUMN repricer.price_changes.doubtful_since IS 'When the first call of it left that was given up with an unknown outcome: the App Store may have applied it.';
+COMMENT ON COLUMN repricer.price_changes.doubtful_since IS 'Since when the App Store may have its price without our knowledge: the first call that was abandoned with an unknown outcome, a call that a lost database may have made, or the instant at which a person closed the change.';
 
-COMMENT ON COLUMN repricer.price_changes.refused_at IS 'When its first call left that was refused and put back. A renewal above the old price since then is looked at, though nothing that we know of was applied.';
+COMMENT ON COLUMN repricer.price_changes.refused_at IS 'When the first of its calls left that were refused, if the change was put back since. A later renewal above the old price is examined, although no call is known to have been applied.';
 
 COMMENT ON COLUMN repricer.price_changes.is_leaving IS 'It took effect, and its item is not set to renew any more: no further period is charged.';
 
-COMMENT ON COLUMN repricer.price_changes.recorded_at IS 'Since when it stands as it does here, of what price_change_versions keeps. Null: as it was submitted.';
+COMMENT ON COLUMN repricer.price_changes.recorded_at IS 'When what stands here was recorded. Null: since its submission only the approval and a claim have changed it.';
 
 COMMENT ON COLUMN repricer.price_changes.claim_recorded_at IS 'When its latest claim was recorded. Null: it had none.';
 
@@ -312,21 +312,21 @@ ALTER TABLE ONLY repricer.store_calls ALTER COLUMN packed SET COMPRESSION lz4;
 
 COMMENT ON TABLE repricer.store_calls IS 'Every call to the App Store that changes something: written before it is made, fenced by its lease, settled once.';
 
-COMMENT ON COLUMN repricer.store_calls.subject IS 'The subscription that it changes, by its original transaction id; of a mass extension product: and the product.';
+COMMENT ON COLUMN repricer.store_calls.subject IS 'The original transaction id of the subscription that it changes; for a mass extension, product: and the product.';
 
-COMMENT ON COLUMN repricer.store_calls.call_id IS 'Of a price change and a cancellation the requestReferenceId that Apple is told.';
+COMMENT ON COLUMN repricer.store_calls.call_id IS 'For a price change and a cancellation, the requestReferenceId that Apple is told.';
 
 COMMENT ON COLUMN repricer.store_calls.carries IS 'What waits for its outcome: price changes, or the request of an extension.';
 
-COMMENT ON COLUMN repricer.store_calls.parents IS 'Of a cancellation: the subscriptions whose declined changes it cancels dependents of.';
+COMMENT ON COLUMN repricer.store_calls.parents IS 'For a cancellation: the subscriptions with the declined changes whose dependents it cancels.';
 
-COMMENT ON COLUMN repricer.store_calls.in_flight_until IS 'Of the machine''s clock: later no attempt of it can be on its way any more.';
+COMMENT ON COLUMN repricer.store_calls.in_flight_until IS 'By the machine''s clock. After this instant no attempt of it can still be on its way.';
 
-COMMENT ON COLUMN repricer.store_calls.is_reopened IS 'A late statement took its proof away: from then on it is checked and never sent.';
+COMMENT ON COLUMN repricer.store_calls.is_reopened IS 'A late statement disproved its outcome. Since then it is only checked, and never sent.';
 
-COMMENT ON COLUMN repricer.store_calls.is_doubtful IS 'Closed as not applied although nobody knows for sure: no check showed it.';
+COMMENT ON COLUMN repricer.store_calls.is_doubtful IS 'Closed as not applied because no check showed it, although that is not certain.';
 
-COMMENT ON COLUMN repricer.store_calls.reenabled_at IS 'Of a cancellation: when the customer was seen to have turned the renewal on again; a later end is their own.';
+COMMENT ON COLUMN repricer.store_calls.reenabled_at IS 'For a cancellation: when the customer was seen to have turned renewal on again. A later end is the customer''s own doing.';
 
 CREATE VIEW report.batch_summary AS
  WITH calls_out AS (
@@ -700,27 +700,27 @@ CREATE TABLE repricer.change_figures (
 );
 ALTER TABLE ONLY repricer.change_figures ALTER COLUMN batch_id SET STATISTICS 0;
 
-COMMENT ON TABLE repricer.change_figures IS 'Of each change that ended, what reports count. Only summarise_figures writes it.';
+COMMENT ON TABLE repricer.change_figures IS 'What reports count of each change that has ended. Only summarise_figures writes it.';
 
 COMMENT ON COLUMN repricer.change_figures.is_uncharged IS 'Effective, without a charge at the new price.';
 
-COMMENT ON COLUMN repricer.change_figures.is_leaving IS 'It took effect, and its item is not set to renew any more, or was charged at another price last.';
+COMMENT ON COLUMN repricer.change_figures.is_leaving IS 'It took effect, and its item is not set to renew any more, or was last charged at another price.';
 
 COMMENT ON COLUMN repricer.change_figures.is_told IS 'The customer was asked, or told.';
 
-COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS 'Of a declined one for which the whole subscription ended: what its other items cost a period. Counted once.';
+COMMENT ON COLUMN repricer.change_figures.others_lost_milliunits IS 'For a declined change with which the whole subscription ended: what its other items cost a period, counted under one change only.';
 
-COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals of which the tax is signed; taxed_uplift_milliunits is theirs, without it.';
+COMMENT ON COLUMN repricer.change_figures.taxed_renewals IS 'Renewals whose tax is signed. taxed_uplift_milliunits is their uplift without tax.';
 
-COMMENT ON COLUMN repricer.change_figures.paid_until IS 'Of an effective one whose item is set to renew: until when its last charge is paid. The newest change of the item has paid_sku and paid_quantity of it, too, unless it was given back as a whole.';
+COMMENT ON COLUMN repricer.change_figures.paid_until IS 'For an effective change whose item is set to renew: until when its last charge pays. The newest change of the item also has paid_sku and paid_quantity of that charge, unless it was refunded as a whole.';
 
-COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'Likewise: paid_until, or when the longest billing retry, or extension to a day that was not told, ends. Who is silent after it, is missing.';
+COMMENT ON COLUMN repricer.change_figures.word_due_at IS 'For the same change: paid_until, or the end of the longest billing retry, or of an extension to a day that was not told. If the subscription is silent after that, a renewal is missing.';
 
-COMMENT ON COLUMN repricer.change_figures.seats IS 'Of the last period that the item was paid for: its prices are of one seat, and a period brings them so many times.';
+COMMENT ON COLUMN repricer.change_figures.seats IS 'The seats of the last period that the item was paid for. Prices are for one seat, so a period brings them this many times.';
 
-COMMENT ON COLUMN repricer.change_figures.counted_at IS 'On the clock of recording. While its subscription bears no mark, nothing was recorded since: it is what was known then, too.';
+COMMENT ON COLUMN repricer.change_figures.counted_at IS 'By the clock of recorded_at. While its subscription has no mark, nothing was recorded since, so this is also what was known at that instant.';
 
-COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies; null of an undo, which forecasts nothing.';
+COMMENT ON COLUMN repricer.change_figures.outcome IS 'Its row of forecast_tallies. Null for an undo and for a change that is held out: they count in no forecast.';
 
 CREATE TABLE repricer.charges (
     original_transaction_id text NOT NULL,
@@ -745,25 +745,25 @@ CREATE TABLE repricer.charges (
     CONSTRAINT charges_quantity CHECK ((quantity >= 1))
 );
 
-COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period ends that is paid with it; null: not told.';
+COMMENT ON COLUMN repricer.charges.expires_at IS 'When the period that it pays for ends. Null: no statement told.';
 
-COMMENT ON COLUMN repricer.charges.revoked_at IS 'When the item was revoked, whatever part of the money was given back; null: it was not, or no more.';
+COMMENT ON COLUMN repricer.charges.revoked_at IS 'When the item was revoked, whatever part of the money was refunded. Null: it was not, or the revocation was reversed.';
 
 COMMENT ON COLUMN repricer.charges.price_milliunits IS 'Of one seat; price times quantity was charged.';
 
 COMMENT ON COLUMN repricer.charges.is_offer IS 'Charged at the price of an offer.';
 
-COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer''s own doing, as a modification, or a seat that is added; no renewal.';
+COMMENT ON COLUMN repricer.charges.is_purchase IS 'The customer bought it: a purchase, a modification or an added seat. It is no renewal.';
 
-COMMENT ON COLUMN repricer.charges.is_added_seat IS 'Of a purchase: it is of seats that came beside those of the period. Any other charge takes the place of the one before it.';
+COMMENT ON COLUMN repricer.charges.is_added_seat IS 'A purchase of seats that are added to those of the period. Any other charge takes the place of the charge before it.';
 
-COMMENT ON COLUMN repricer.charges.is_relisted IS 'A later statement of its transaction lists another item in place of this one, at another price. It is one charge, of what the newest statement says, under the name that it had first.';
+COMMENT ON COLUMN repricer.charges.is_relisted IS 'A later statement of its transaction lists another item in place of this one, at another price. The two count as one charge, with what the newest statement says, under the name that the item had first.';
 
 COMMENT ON COLUMN repricer.charges.period IS 'The length of the plan''s period that it pays, as signed: P1W, P1M, P2M, P3M, P6M or P1Y; null: no statement says it.';
 
-COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'What money_entries say was given back and not taken back again.';
+COMMENT ON COLUMN repricer.charges.refunded_milliunits IS 'How much was refunded and not reversed, as money_entries say.';
 
-COMMENT ON COLUMN repricer.charges.recorded_at IS 'Since when it is known as it stands here; what was known before is in charge_versions.';
+COMMENT ON COLUMN repricer.charges.recorded_at IS 'When it was recorded as it stands here. What was known before is in charge_versions.';
 
 CREATE TABLE repricer.money_entries (
     original_transaction_id text NOT NULL,
@@ -789,22 +789,22 @@ CREATE TABLE repricer.money_entries (
 );
 ALTER TABLE ONLY repricer.money_entries ALTER COLUMN batch_id SET STATISTICS 0;
 
-COMMENT ON TABLE repricer.money_entries IS 'Append-only, but for what explains a line. What the App Store signed as charged, refunded and taken back, each item of a transaction by itself.';
+COMMENT ON TABLE repricer.money_entries IS 'Append-only, except for the columns that say what explains a line. What the App Store signed as charged, refunded or reversed, for each item of a transaction by itself.';
 
-COMMENT ON COLUMN repricer.money_entries.number IS 'Tells refunds of one item and one instant apart, from 0 on.';
+COMMENT ON COLUMN repricer.money_entries.number IS 'Numbers the refunds of one item at one instant, from 0 on.';
 
-COMMENT ON COLUMN repricer.money_entries.correction IS '0: as it was first told. Later ones are differences: all of a line add up to what is known.';
+COMMENT ON COLUMN repricer.money_entries.correction IS '0: the amount as it was first told. Higher numbers are differences. All of them together add up to what is known.';
 
 COMMENT ON COLUMN repricer.money_entries.explained_as IS 'Why the charge is as it is; null: it has an exception, or no change of ours is about it.';
 
-COMMENT ON COLUMN repricer.money_entries.uplift_milliunits IS 'By how much more the renewal brought than at the old price: on the first line of a charge at the price of its change.';
+COMMENT ON COLUMN repricer.money_entries.uplift_milliunits IS 'How much more the renewal brought than at the old price. Only the first line of a charge at the price of its change has it.';
 
 CREATE VIEW repricer.heard_charges AS
  SELECT (max(e.occurred_at) - '3 days'::interval) AS until
    FROM repricer.money_entries e
   WHERE (e.occurred_at <= report.as_of());
 
-COMMENT ON VIEW repricer.heard_charges IS 'Whose next word was due before it is silent: three days before the newest charge of anybody.';
+COMMENT ON VIEW repricer.heard_charges IS 'Three days before the newest charge of anybody. A subscription of which a statement was due before that is silent.';
 
 CREATE TABLE repricer.kept_exceptions (
     original_transaction_id text NOT NULL,
@@ -843,15 +843,15 @@ CREATE TABLE repricer.kept_statements (
     CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of subscription_events: statements that a fold still needs, and the names of those that reports ask for.';
+COMMENT ON TABLE repricer.kept_statements IS 'What is left of dropped months of subscription_events: the statements that a fold still needs, and what reports ask for of the others.';
 
-COMMENT ON COLUMN repricer.kept_statements.told_period_at IS 'Start of the paid period that it told of before any charge did; null: a charge tells it, or statement does.';
+COMMENT ON COLUMN repricer.kept_statements.told_period_at IS 'Start of the paid period that the statement told of before any charge did. Null: a charge tells it, or the column statement does.';
 
-COMMENT ON COLUMN repricer.kept_statements.tells_end IS 'Whether it told when the paid period ends; where statement is kept, that says so.';
+COMMENT ON COLUMN repricer.kept_statements.tells_end IS 'Whether the statement told when the paid period ends. Where the column statement is kept, that column says it.';
 
-COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of what was left out of it as meaningless; null: nothing.';
+COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of the parts that were left out because they make no sense. Null: nothing was left out.';
 
-COMMENT ON COLUMN repricer.kept_statements.status IS 'Apple''s status of the subscription that it told; where statement is kept, that says so. null: it told none.';
+COMMENT ON COLUMN repricer.kept_statements.status IS 'The status that Apple told of the subscription. Null: the statement told none, or the column statement says it.';
 
 CREATE TABLE repricer.stale_figures (
     original_transaction_id text NOT NULL,
@@ -887,7 +887,7 @@ CREATE TABLE repricer.subscription_events (
 )
 PARTITION BY RANGE (signed_at);
 
-COMMENT ON TABLE repricer.subscription_events IS 'Append-only, but for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status. Old months are dropped by retention, once subscription_checkpoints stands for them.';
+COMMENT ON TABLE repricer.subscription_events IS 'Append-only, except for a statement that reprocess reads anew from its evidence. evidence_id is the notificationUUID, the requestReferenceId or the digest of a status. Retention drops old months, once subscription_checkpoints stands for them.';
 
 CREATE TABLE repricer.subscriptions (
     original_transaction_id text NOT NULL,
@@ -939,21 +939,21 @@ WITH (fillfactor='85');
 
 COMMENT ON TABLE repricer.subscriptions IS 'The newest facts of each subscription, folded from subscription_events in the order of signed_at.';
 
-COMMENT ON COLUMN repricer.subscriptions.renewal_period IS 'The period from the next renewal on, where the customer chose another; null: period, which is that of the running one.';
+COMMENT ON COLUMN repricer.subscriptions.renewal_period IS 'The length of the periods from the next renewal on, where the customer chose another one. Null: they stay as long as period says, which is about the running one.';
 
 COMMENT ON COLUMN repricer.subscriptions.offer_discount_type IS 'Of the running period of an ordinary subscription: FREE_TRIAL, PAY_AS_YOU_GO, PAY_UP_FRONT, ONE_TIME; null: no offer.';
 
 COMMENT ON COLUMN repricer.subscriptions.offer_type IS 'Of the running period: 1 introductory, 2 promotional, 3 offer code, 4 win-back; null: no offer.';
 
-COMMENT ON COLUMN repricer.subscriptions.quantity IS 'Of the running period: how many were bought, or how many seats, those that were added to it included.';
+COMMENT ON COLUMN repricer.subscriptions.quantity IS 'Of the running period: how many were bought, or how many seats, including those added during the period.';
 
 COMMENT ON COLUMN repricer.subscriptions.transaction_reason IS 'Why the running period was charged: PURCHASE (the customer bought it) or RENEWAL.';
 
 COMMENT ON COLUMN repricer.subscriptions.app_transaction_id IS 'The download of the app that it was bought in: the same for all purchases of one Apple account in the app.';
 
-COMMENT ON COLUMN repricer.subscriptions.auto_renew_product_id IS 'The product that renews; another than product_id: the customer chose it for the next period.';
+COMMENT ON COLUMN repricer.subscriptions.auto_renew_product_id IS 'The product that the subscription renews to. Where it differs from product_id, the customer chose it for the next period.';
 
-COMMENT ON COLUMN repricer.subscriptions.renewal_price_milliunits IS 'What the next period costs as a whole, in thousandths of renewal_currency; of several seats the average of one. Null where the newest renewal info does not say.';
+COMMENT ON COLUMN repricer.subscriptions.renewal_price_milliunits IS 'What the whole next period costs, in thousandths of renewal_currency; where there are several seats, the average price of one. Null where the newest renewal info does not say.';
 
 COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: of renewal_price_milliunits.';
 
@@ -961,11 +961,11 @@ COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS 'As offer_type, o
 
 COMMENT ON COLUMN repricer.subscriptions.signed_details IS 'What else was signed, under Apple''s own names and only what is there. transaction, of the running period: offerIdentifier, offerPeriod, revocationDate (UTC milliseconds), revocationReason, revocationType, revocationPercentage, isUpgraded, billingPlanType, additionalTransactionReason. renewal, of the newest renewal info: offerIdentifier, offerPeriod, offerDiscountType, eligibleWinBackOfferIds, priceIncreaseStatus, renewalBillingPlanType, renewalQuantity. addedSeats, of the running period: the quantity of its own transaction and each transaction that added seats. Null: none of it.';
 
-COMMENT ON COLUMN repricer.subscriptions.renames IS 'What items were called, until when, and the transaction of the period that ran then; isDoubtful: only that transaction tells it, at another price; isOfItsTransaction: and it is about no other one. Null: nothing was renamed lately.';
+COMMENT ON COLUMN repricer.subscriptions.renames IS 'Former names of items: what an item was called, until when, and the transaction of the period that ran then. isDoubtful: the only evidence is that this transaction lists the new name, at another price. isOfItsTransaction: the rename concerns this transaction alone. Null: nothing was renamed lately.';
 
-COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the period from which on no increase can have gone unseen: statements tell each period after it, or prices that can be compared with the period told before.';
+COMMENT ON COLUMN repricer.subscriptions.known_since IS 'Start of the period since which no increase can have gone unseen: statements tell of every later period, or of prices that can be compared with those of the period told before.';
 
-COMMENT ON COLUMN repricer.subscriptions.checkpoint_at IS 'Statements signed before it stand in subscription_checkpoints; one that comes later is in overdue_statements. Null: all statements are kept.';
+COMMENT ON COLUMN repricer.subscriptions.checkpoint_at IS 'subscription_checkpoints stands for the statements signed before it; one that arrives later goes to overdue_statements. Null: all statements are kept.';
 
 CREATE VIEW repricer.told_statements AS
  SELECT subscription_events.original_transaction_id,
@@ -996,7 +996,7 @@ UNION ALL
     COALESCE((kept_statements.statement ->> 'status'::text), kept_statements.status) AS status
    FROM repricer.kept_statements;
 
-COMMENT ON VIEW repricer.told_statements IS 'Statements with what retention kept of dropped months. One may stand in both until its month is dropped.';
+COMMENT ON VIEW repricer.told_statements IS 'All statements, together with what retention kept of dropped months. A statement may appear twice until its month is dropped.';
 
 CREATE VIEW repricer.silent_open_changes AS
  SELECT c.batch_id,
@@ -1061,7 +1061,7 @@ CREATE VIEW repricer.silent_open_changes AS
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.effective_at <= h.purchased_at))))));
 
-COMMENT ON VIEW repricer.silent_open_changes IS 'Renewals that nothing tells of any more, of changes that the App Store has and that are not in effect.';
+COMMENT ON VIEW repricer.silent_open_changes IS 'Renewals that stopped silently, of changes that the App Store has and that are not in effect.';
 
 CREATE VIEW repricer.charge_exceptions AS
  SELECT k.batch_id,
@@ -1252,11 +1252,11 @@ BEGIN
         RAISE EXCEPTION 'a month is closed in a transaction of its own, with isolation READ COMMITTED: an older snapshot does '
             'not show what is known' USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Nobody records money while the month is counted, which takes a second at most for most months. So closed_at divides what is
-    -- in the figures from what is told later, and a report as of closed_at says the same. On a Citus cluster nobody waits: there
+    -- Nobody records money while the month is counted, which takes a second at most for most months. So closed_at separates what
+    -- is in the figures from what is told later, and a report as of closed_at says the same. On a Citus cluster nobody waits, so
     -- what is recorded within moments of closed_at may be in the figures or not.
     IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') THEN
-        -- Whoever then left the transaction open would stop everybody who records.
+        -- A session that then left its transaction open would stop everybody who records.
         IF (SELECT setting::bigint NOT BETWEEN 1 AND 5000 FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') THEN
             PERFORM set_config('idle_in_transaction_session_timeout', '5s', true);
         END IF;
@@ -1355,7 +1355,7 @@ CREATE TABLE repricer.figure_tallies (
     taxed_uplift numeric NOT NULL
 );
 
-COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one at a time.';
+COMMENT ON TABLE repricer.figure_tallies IS 'Sums of change_figures. Only summarise_figures writes it, one session at a time.';
 
 CREATE VIEW repricer.paid_changes AS
  SELECT c.batch_id,
@@ -1415,7 +1415,7 @@ CREATE VIEW repricer.paid_changes AS
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (ROW(o.effective_at, o.change_id) > ROW(c.effective_at, c.change_id)))) n)
   WHERE ((c.state = 'effective'::text) AND (NOT c.is_leaving) AND (c.undoes_change_id IS NULL) AND (NOT e.is_ended) AND (h.revoked_at IS NULL));
 
-COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when something must be told of it. Where the last charge was given back as a whole, until when it paid.';
+COMMENT ON VIEW repricer.paid_changes IS 'Effective changes whose item is set to renew: until when it is paid, whether at the new price or one set since, and by when a statement about it is due. Where the last charge was refunded as a whole, until when that charge paid.';
 
 CREATE VIEW repricer.live_change_figures AS
  SELECT c.original_transaction_id,
@@ -1805,7 +1805,7 @@ CREATE VIEW repricer.untallied_changes AS
             l.is_final
            FROM repricer.unkept_change_figures l) f;
 
-COMMENT ON VIEW repricer.untallied_changes IS 'One row a change that is open or marked, by how much it alters the tallies; to be added to them.';
+COMMENT ON VIEW repricer.untallied_changes IS 'What must be added to the tallies for changes that are open or marked: what the facts say, less what is kept of them.';
 
 CREATE VIEW repricer.change_tallies AS
  SELECT t.batch_id,
@@ -1921,7 +1921,7 @@ UNION ALL
     u.silent_new
    FROM repricer.untallied_changes u;
 
-COMMENT ON VIEW repricer.change_tallies IS 'Of all changes, exact at any moment. Its rows are to be added up.';
+COMMENT ON VIEW repricer.change_tallies IS 'The figures of all changes, exact at any moment. Its rows must be added up.';
 
 CREATE VIEW report.consent_funnel AS
  WITH funnels AS (
@@ -2112,15 +2112,15 @@ CREATE TABLE repricer.dependent_cancellations (
 );
 ALTER TABLE ONLY repricer.dependent_cancellations ALTER COLUMN batch_id SET STATISTICS 0;
 
-COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS 'Whether the item is none of this subscription: the App Store drops it for nobody, so Cancel a Subscription is called.';
+COMMENT ON COLUMN repricer.dependent_cancellations.is_cross_subscription IS 'Whether the item is on another subscription of the customer. The App Store does not drop it, so Cancel a Subscription is called.';
 
-COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The subscription that carries it, once found.';
+COMMENT ON COLUMN repricer.dependent_cancellations.target_transaction_id IS 'The subscription that carries the item, once it is found.';
 
-COMMENT ON COLUMN repricer.dependent_cancellations.target_period IS 'The period of that subscription when it was found, as of which price_milliunits is. What is told of the dependent names it: the subscription may be in another bucket.';
+COMMENT ON COLUMN repricer.dependent_cancellations.target_period IS 'The period that the carrying subscription had when it was found; price_milliunits is for that period. Events about the dependent name it, and that subscription may be in another bucket.';
 
 COMMENT ON COLUMN repricer.dependent_cancellations.cancel_reference_id IS 'The requestReferenceId of the call that cancels it.';
 
-COMMENT ON COLUMN repricer.dependent_cancellations.recorded_at IS 'Since when it stands as it does here; what it was before is in dependent_cancellation_versions.';
+COMMENT ON COLUMN repricer.dependent_cancellations.recorded_at IS 'When it was recorded as it stands here. What was known before is in dependent_cancellation_versions.';
 
 CREATE VIEW repricer.returned_dependents AS
  SELECT d.batch_id,
@@ -2278,7 +2278,7 @@ CREATE TABLE repricer.forecast_tallies (
     changes bigint NOT NULL
 );
 
-COMMENT ON TABLE repricer.forecast_tallies IS 'How many changes of change_figures have which outcome. Only summarise_figures writes it, one at a time.';
+COMMENT ON TABLE repricer.forecast_tallies IS 'How many changes of change_figures have which outcome. Only summarise_figures writes it, one session at a time.';
 
 COMMENT ON COLUMN repricer.forecast_tallies.outcome IS 'A hash of all columns from direction to is_siblings_doing.';
 
@@ -2451,7 +2451,7 @@ UNION ALL
           WHERE ((l.original_transaction_id = m.original_transaction_id) AND (l.batch_id = m.batch_id) AND (l.stage <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text, 'accepted'::text])))
          OFFSET 0) o);
 
-COMMENT ON VIEW repricer.forecast_outcomes IS 'Of all changes, exact at any moment. Its rows are to be added up.';
+COMMENT ON VIEW repricer.forecast_outcomes IS 'The outcomes of all changes, exact at any moment. Its rows must be added up.';
 
 CREATE VIEW report.forecast_accuracy AS
  SELECT o.batch_id,
@@ -3733,7 +3733,7 @@ CREATE TABLE repricer.inbox (
     CONSTRAINT inbox_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON COLUMN repricer.inbox.is_reread IS 'Whether it was folded before, and its fold replaces the statement that was read of it then. Until then that one stays, so that no fold misses a part of the story.';
+COMMENT ON COLUMN repricer.inbox.is_reread IS 'Whether the notification was folded before. Its fold then replaces the statement that was read from it. Until then that statement stays, so that no fold misses a part of the history.';
 
 CREATE TABLE repricer.notifications (
     notification_uuid text NOT NULL,
@@ -3753,13 +3753,13 @@ PARTITION BY RANGE (received_at);
 ALTER TABLE ONLY repricer.notifications ALTER COLUMN signed_payload SET COMPRESSION lz4;
 ALTER TABLE ONLY repricer.notifications ALTER COLUMN packed SET COMPRESSION lz4;
 
-COMMENT ON COLUMN repricer.notifications.unknown IS 'What of it was not known when it was read, each as kind:name; null: nothing.';
+COMMENT ON COLUMN repricer.notifications.unknown IS 'The parts that the product did not know when it read the notification, each as kind:name. Null: none.';
 
-COMMENT ON COLUMN repricer.notifications.signed_payload IS 'The payload itself, where it does not come back to the byte from packed.';
+COMMENT ON COLUMN repricer.notifications.signed_payload IS 'The whole payload, where it could not be restored to the byte from packed.';
 
 COMMENT ON COLUMN repricer.notifications.packed IS 'The payload without its headers, decoded; `repricer evidence` prints it as it was signed.';
 
-COMMENT ON COLUMN repricer.notifications.header_digests IS 'SHA-256 of each header of packed, 32 bytes each, in the order in which packed counts them.';
+COMMENT ON COLUMN repricer.notifications.header_digests IS 'SHA-256 of each header of the payload, 32 bytes each, in the order in which packed numbers them.';
 
 CREATE VIEW repricer.reconciliation_checks AS
  SELECT "*VALUES*".column1 AS check_name,
@@ -3959,7 +3959,7 @@ BEGIN
         WHERE f.is_uncharged AND (p_batch IS NULL OR f.batch_id = p_batch) GROUP BY f.batch_id
         UNION ALL
         SELECT c.batch_id, 'effective_without_charge', count(*)
-        -- OFFSET 0, twice, makes PostgreSQL ask for the charges of what is not frozen alone, instead of reading all there are.
+        -- OFFSET 0, twice, makes PostgreSQL search only the charges of changes that are not frozen, instead of reading all there are.
         FROM (
             SELECT u.* FROM unfrozen_changes_at(p_at) u
             WHERE u.state = 'effective' AND (p_batch IS NULL OR u.batch_id = p_batch)
@@ -4012,7 +4012,7 @@ CREATE TABLE repricer.dependent_claims (
     CONSTRAINT dependent_claims_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as dependents and that another subscription of the customer carries. Counts while the change is open.';
+COMMENT ON TABLE repricer.dependent_claims IS 'Items that a change names as dependents and that another subscription of the customer carries. A claim counts while its change is open.';
 
 COMMENT ON COLUMN repricer.dependent_claims.original_transaction_id IS 'The subscription that carries the item.';
 
@@ -4225,7 +4225,8 @@ CREATE FUNCTION repricer.bridge_moves(p_at timestamp with time zone, p_batch uui
 #variable_conflict use_column
 DECLARE
     v_ids text[] := ARRAY(
-        -- What the App Store has is kept from its first statement on; until then its call has marked it, or nothing is kept.
+        -- A change that the App Store has is kept from its first statement on. Until then its call has marked it, or nothing is
+        -- kept of it.
         SELECT c.original_transaction_id FROM price_changes c
         WHERE c.batch_id = p_batch AND c.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')
             AND coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL
@@ -4402,7 +4403,7 @@ CREATE TABLE repricer.exchange_rates (
     CONSTRAINT exchange_rates_valid_from CHECK (((valid_from = '-infinity'::timestamp with time zone) OR ((valid_from >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (valid_from <= '9999-12-31 00:00:00+00'::timestamp with time zone))))
 );
 
-COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: only for estimates of thresholds.';
+COMMENT ON TABLE repricer.exchange_rates IS 'Append-only. What one euro costs, in billionths of the currency: to estimate thresholds, and to convert sums into one currency.';
 
 CREATE VIEW report.revenue_bridge_total AS
  WITH imported AS (
@@ -5260,7 +5261,7 @@ BEGIN
         RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    -- Somebody who may approve it as the second has done so: this is the first approval that was missing.
+    -- Somebody who may be the second approver has approved already, so this is the first approval that was missing.
     IF v_exceeded = '{}' OR EXISTS (
         SELECT FROM first_approvals f
         WHERE f.batch_id = p_batch_id
@@ -5278,7 +5279,7 @@ CREATE FUNCTION repricer.approve_batch(p_batch_id uuid, p_at timestamp with time
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_batch batches;
     v_rows bigint;
@@ -5300,7 +5301,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
     END IF;
-    -- Nothing is approved before it was submitted, not even by the clock of a rehearsal, which is the caller's.
+    -- An approval is never earlier than the submission, not even in a rehearsal, where the caller's clock counts.
     p_at := greatest(p_at, v_batch.submitted_at);
     IF v_batch.state <> 'awaiting_approval' THEN
         RAISE EXCEPTION 'batch % is %, not awaiting approval', p_batch_id, v_batch.state
@@ -5340,7 +5341,7 @@ BEGIN
     IF v_fault IS NOT NULL THEN
         RAISE EXCEPTION '% of batch %', v_fault, p_batch_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Limits change rarely. A change of limits waits until this approval was judged by the limits that it saw.
+    -- The limits must not change while this approval is judged by them. They change rarely, so it is they that wait.
     LOCK TABLE approval_limits, default_limits IN SHARE MODE;
     v_exceeded := approval_shortfall(p_batch_id);
     IF v_exceeded IS NOT NULL THEN
@@ -5354,7 +5355,7 @@ BEGIN
     SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
         FROM first_approvals WHERE batch_id = p_batch_id;
     PERFORM keep_batch(p_batch_id);
-    -- Citus computes nothing of a column where each node has the row.
+    -- In an UPDATE of a reference table Citus computes nothing from a column, because each node has the row.
     v_release_at := wave_release_at(v_batch.waves -> 0, p_at);
     UPDATE batches SET state = 'approved', decided_by = v_by, decided_at = p_at, next_release_at = v_release_at
         WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
@@ -5381,7 +5382,7 @@ BEGIN
             FROM held_out
     )
     SELECT count(*) INTO v_held_out FROM held_out;
-    -- A change that ended while it waited stays ended: an older change of its item turned out to be open.
+    -- A change that ended while it waited stays ended, because an older change of its item turned out to be open.
     WITH queued AS (
         UPDATE price_changes SET state = 'queued', state_since = p_at,
                 is_ready = (send_after IS NULL OR send_after <= p_at)
@@ -5411,7 +5412,7 @@ CREATE FUNCTION repricer.approve_extension(p_extension_id uuid, p_at timestamp w
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_mass mass_extensions;
     v_exceeded text[];
@@ -5536,17 +5537,17 @@ WITH changes AS (
     SELECT c.currency, c.period, c.undoes_change_id, c.current_price_milliunits, c.new_price_milliunits,
         s.currency AS known_currency, coalesce(s.renewal_period, s.period) AS known_period, s.renewal_period,
         greatest(s.quantity, 1) AS seats,
-        -- A path and not a search among the elements: Citus spreads no LIMIT of a function.
+        -- A path is used, because Citus distributes no LIMIT within a function.
         jsonb_path_query_first(s.items, '$[*] ? (@.sku == $sku)', jsonb_build_object('sku', c.sku)) AS item
     FROM price_changes c
     LEFT JOIN subscriptions s ON s.original_transaction_id = c.original_transaction_id AND s.bucket = c.bucket
     WHERE c.batch_id = p_batch_id AND NOT c.is_held_out
 ), facts AS MATERIALIZED (
-    -- Else a price is found anew for each measure that it is part of.
+    -- MATERIALIZED, because a price would otherwise be searched anew for each measure that it is part of.
     SELECT coalesce(c.known_currency, c.currency) AS currency,
         -- The stored price of an undo can be trusted: only undo_batch writes it.
         CASE WHEN c.undoes_change_id IS NOT NULL THEN c.current_price_milliunits
-            -- A price of the running period is none of a period of another length.
+            -- A price of the running period says nothing about a period of another length.
             ELSE coalesce(CASE WHEN c.renewal_period IS NULL THEN (c.item ->> 'currentPrice')::bigint END,
                 (c.item ->> 'renewalPrice')::bigint, c.current_price_milliunits) END::numeric AS old,
         c.new_price_milliunits::numeric AS new, c.seats,
@@ -5558,7 +5559,7 @@ WITH changes AS (
     FROM changes c
 ), money AS (
     SELECT currency, count(*) AS rows,
-        -- A price that rises from 0 rises by more than any percentage.
+        -- An increase from 0 exceeds every percentage.
         coalesce(max(CASE WHEN old > 0 THEN round((new - old) * 10000 / old, 6) ELSE 'Infinity' END)
             FILTER (WHERE new > old), 0) AS rise,
         coalesce(max(round((old - new) * 10000 / old, 6)) FILTER (WHERE new < old), 0) AS fall,
@@ -5658,7 +5659,7 @@ BEGIN
     UPDATE service_controls SET catch_up_since = least(catch_up_since, p_since),
         catch_up_from = greatest(catch_up_from, p_from), catch_up_by = CASE WHEN p_by_person THEN v_by ELSE catch_up_by END,
         database_identity = database_identity();
-    -- Every writer of a subscription's changes and calls locks the subscription first, in this order.
+    -- Every writer of a subscription's changes and calls locks the subscription first; lock_subscriptions keeps the order.
     SELECT array_agg(s.original_transaction_id) INTO v_ids FROM subscriptions s
         WHERE EXISTS (SELECT FROM price_changes c
                 WHERE c.original_transaction_id = s.original_transaction_id AND c.bucket = s.bucket
@@ -5671,7 +5672,7 @@ BEGIN
     SELECT array_agg(c.original_transaction_id), array_agg(c.change_id), array_agg(greatest(p_since, b.submitted_at))
         INTO v_ids, v_change_ids, v_sinces
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
-        -- What is held out is never called, not in the time that is lost either.
+        -- A change that is held out is never called, so the lost database has not called it either.
         WHERE b.state <> 'rejected' AND NOT c.is_held_out
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since)
@@ -5680,15 +5681,15 @@ BEGIN
     UPDATE price_changes c SET doubtful_since = least(c.doubtful_since, t.since), recorded_at = v_recorded_at
         FROM unnest(v_ids, v_change_ids, v_sinces) AS t (id, change_id, since)
         WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id AND c.bucket = bucket_of(t.id);
-    -- Changes that are followed already count too, so that who recovers once more is told the same as the first time.
+    -- Changes that are followed already count, too, so that a person who recovers once more is told the same number.
     SELECT count(*) INTO v_changes FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         WHERE b.state <> 'rejected' AND NOT c.is_held_out AND c.doubtful_since <= greatest(p_since, b.submitted_at)
             AND (c.state IN ('awaiting_approval', 'queued')
                 OR c.state IN ('rejected', 'ineligible', 'missed', 'aborted') AND c.ended_at >= p_since);
-    -- The lost database may have sent one again, which may be on its way until p_from.
+    -- The lost database may have sent such a call again, and that attempt may be on its way until p_from.
     UPDATE store_calls SET next_step = 'check', in_flight_until = greatest(in_flight_until, p_from) WHERE settled_at IS NULL;
-    -- An extension that waits here goes under the same identifier, which the App Store answers as it did at first. It is not
-    -- judged: its own extension could be in the way.
+    -- An extension that waits here is sent under the same identifier, which the App Store answers as it did the first time. It
+    -- is not judged, because the extension that it made itself could be in the way.
     UPDATE extension_requests e SET is_doubtful = true, called_at = least(e.called_at, greatest(p_since, e.requested_at)),
             renewal_before = coalesce(e.renewal_before, s.renewal_at)
         FROM subscriptions s
@@ -5724,7 +5725,7 @@ CREATE FUNCTION repricer.begin_submission(p_batch_id uuid, p_name text, p_conten
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_at timestamptz := decision_instant(p_planned_as_of);
 BEGIN
@@ -5994,7 +5995,7 @@ CREATE FUNCTION repricer.close_change(p_change_id uuid, p_at timestamp with time
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_change price_changes;
     v_subscription subscriptions;
@@ -6191,7 +6192,7 @@ CREATE FUNCTION repricer.end_idle_halts(p_at timestamp with time zone) RETURNS T
     AS $$
 DECLARE
     v_controls service_controls;
-    -- An answered call of any kind shows that our key is good. What else price changes were refused for, they alone show.
+    -- An answered call of any kind shows that our key is good. What else price changes were refused for, only they can show.
     v_asking text[];
     v_kind text;
 BEGIN
@@ -6507,7 +6508,7 @@ BEGIN
         RAISE EXCEPTION 'batch % holds % rows and % refused ones, not % and %', p_batch_id, v_rows, v_refused, p_rows,
             p_refused_rows USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- The programs refuse such a row; stored by hand, it would wait for ever.
+    -- The programs refuse such a row. If it were stored by hand, it would wait for ever.
     IF v_unheard > 0 THEN
         RAISE EXCEPTION 'batch % holds rows of subscriptions of which nothing is known', p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -6558,14 +6559,14 @@ CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_mass mass_extensions;
     v_call store_calls;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
-    -- The call comes first, as it does for those who settle it.
+    -- The call is locked first, in the order of those who settle it.
     SELECT c.* INTO v_call FROM store_calls c JOIN mass_extensions m
         ON c.subject = 'product:' || m.product_id AND c.bucket = bucket_of('product:' || m.product_id)
     WHERE m.extension_id = p_extension_id AND p_extension_id = ANY (c.carries) AND c.state IN ('sending', 'unknown')
@@ -6574,7 +6575,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no mass extension %', p_extension_id USING ERRCODE = 'no_data_found';
     END IF;
-    -- One whose call was refused, at the last attempt, in words that say nothing is as good as denied after a day.
+    -- A call whose last attempt was refused in words that explain nothing counts, after a day, like one that is denied.
     IF v_mass.state NOT IN ('running', 'unknown') THEN
         RAISE EXCEPTION 'mass extension % is %: only one that was called, and has not ended, can be given up',
             p_extension_id, v_mass.state USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -6593,7 +6594,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is being called; try again in two minutes', p_extension_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Its call ends with it: a process that checks it now writes nothing.
+    -- The call ends, too, so that a process that is checking it writes nothing.
     UPDATE store_calls SET state = 'refused', settled_at = p_at, is_doubtful = true, error_message = 'given_up'
         WHERE subject = 'product:' || v_mass.product_id
             AND bucket = bucket_of('product:' || v_mass.product_id)
@@ -6610,12 +6611,12 @@ CREATE FUNCTION repricer.halt_batch(p_batch_id uuid, p_at timestamp with time zo
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
 BEGIN
     PERFORM FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND NOT is_paused FOR UPDATE;
     IF NOT FOUND THEN
-        -- A guard, or a person, may have been faster: what ended by the code that all meet is put back all the same.
+        -- A guard or a person may have been faster. What ended by the code that everybody meets is put back all the same.
         IF (p_probe_at IS NOT NULL OR p_code IS NOT NULL) AND EXISTS (
             SELECT FROM batches WHERE batch_id = p_batch_id AND state = 'approved' AND is_paused)
             AND NOT EXISTS (
@@ -6659,7 +6660,7 @@ CREATE FUNCTION repricer.halt_service(p_at timestamp with time zone, p_reason te
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
-    -- What price changes are refused for halts them alone; a refused key halts all kinds, also while they stand still.
+    -- A refusal of price changes halts them alone. A refused key halts all kinds, also while price changes stand still.
     UPDATE service_controls SET halted_at = p_at, halted_reason = p_reason
         WHERE halted_at IS NULL OR starts_with(p_reason, '401') AND NOT starts_with(halted_reason, '401');
     IF NOT FOUND THEN
@@ -6713,7 +6714,7 @@ BEGIN
     IF EXISTS (SELECT 1 FROM store_calls r WHERE r.kind = p_kind AND r.settled_at IS NULL) THEN
         RETURN true;
     END IF;
-    -- One table in each statement.
+    -- Each statement reads one table.
     IF p_kind = 'price_change' THEN
         RETURN has_changes_to_call();
     ELSIF p_kind = 'extension' THEN
@@ -7027,7 +7028,7 @@ BEGIN
         v_taken := ARRAY(SELECT v_floor - p_window + i * p_window / p_most FROM generate_series(0, p_most - 1) AS i);
     END IF;
     LOOP
-        -- The permit p_most before it, if there are so many, lies a window behind.
+        -- The permit p_most places before it, if there is one, must be a whole window earlier.
         v_next := greatest(v_floor, v_taken[cardinality(v_taken) - p_most + 1] + p_window);
         EXIT WHEN v_blocked IS NOT NULL OR cardinality(v_permits) >= p_wanted OR v_next >= v_now + p_horizon;
         v_permits := v_permits || v_next;
@@ -7400,7 +7401,7 @@ UNION ALL
     o.bucket
    FROM repricer.silent_open_changes o;
 
-COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts, and who is silent.';
+COMMENT ON VIEW repricer.live_charge_exceptions IS 'What kept_exceptions keeps, computed from the facts, and renewals that stopped silently.';
 
 CREATE FUNCTION repricer.live_charge_exceptions_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_charge_exceptions
     LANGUAGE sql STABLE
@@ -7860,17 +7861,17 @@ WITH subjects AS (
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
-        -- What the App Store refused moves nothing.
+        -- A change that the App Store never had moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
             AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
         OFFSET 0) c
     WHERE c.called_at <= s.at
 ), dependents AS (
     SELECT c.*, w.id, w.name, w.is_cross_subscription,
-        -- Its charges bear the name of then: at the submission, or now.
+        -- Its charges bear the name that it had then: that of the submission, or that of today.
         ARRAY[w.name, u.former] AS item_names,
         CASE WHEN w.is_cross_subscription THEN twelfths(coalesce(d.period, t.period)) ELSE c.twelfths END AS item_twelfths,
-        -- A later change of the same parent may not name it: then it goes on to count with this one.
+        -- If a later change of the same parent does not name it, it goes on counting with this one.
         lead(c.called_at) OVER (PARTITION BY c.subject, c.at, w.id, w.name ORDER BY c.called_at, c.change_id) AS named_next_at
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
@@ -7887,7 +7888,7 @@ WITH subjects AS (
         c.storefront, c.twelfths, false AS is_cross_subscription, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c
-    -- Written as an equation, PostgreSQL takes it for one row of 200, and searches what follows row by row.
+    -- With a plain equation PostgreSQL would expect one row of 200, and search what follows row by row.
     WHERE p_batch IS NULL OR nullif(c.batch_id = p_batch, false) IS NOT NULL
     UNION ALL
     SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_cross_subscription, d.called_at,
@@ -7918,7 +7919,7 @@ WITH subjects AS (
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
         extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days, h.period,
         least(h.expires_at, g.given_back_at,
-            -- The customer chose another item in mid period. Only who bought something later is searched for that.
+            -- The customer chose another item in mid period. This is searched only where something was bought later.
             CASE WHEN h.bought_at > h.purchased_at THEN (
                 SELECT min(n.purchased_at) FROM repricer.charges n
                 WHERE n.original_transaction_id = h.original_transaction_id AND n.is_purchase AND n.purchased_at <= s.at
@@ -7939,7 +7940,7 @@ WITH subjects AS (
                             AND e.signed_at > n.purchased_at - interval '1 day'
                             AND e.signed_at < n.purchased_at + interval '1 day')) END) AT TIME ZONE 'UTC' AS ends,
         g.given_back_at AT TIME ZONE 'UTC' AS given_back_at, h.expires_at AT TIME ZONE 'UTC' AS expires,
-        -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
+        -- A charge that was refunded in full, or revoked, ends no other: it may have been a second charge for the same time.
         h.revoked_at IS NULL
             AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
         h.is_added_seat, h.transaction_id
@@ -7969,15 +7970,15 @@ WITH subjects AS (
             + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
-        -- Of an item, whatever it was called. What an added seat costs may be a part of the price; from the renewal on it costs
-        -- what each seat beside it does.
+        -- The charges of an item under any of its names. An added seat may cost only a part of the price; from the renewal on it
+        -- costs what each other seat does.
         SELECT r.item, CASE WHEN r.is_added_seat THEN coalesce(r.quantity * (
                 SELECT CASE WHEN NOT o.is_offer THEN o.price_milliunits::numeric END FROM repricer.charges o
                 WHERE o.original_transaction_id = r.id AND o.sku = ANY (r.names) AND NOT o.is_added_seat
                     AND o.currency = r.currency AND o.purchased_at <= r.purchased_at AND o.expires_at > r.purchased_at
                 ORDER BY o.purchased_at DESC, o.transaction_id DESC LIMIT 1), r.milliunits) ELSE r.milliunits END AS milliunits,
             r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands, r.is_added_seat,
-            -- The App Store may date a renewal some moments off: they are no gap.
+            -- The App Store may date a renewal some moments off. These moments are no gap.
             CASE WHEN r.ends < r.next_begins AND r.ends = r.expires
                     AND r.next_begins <= r.ends + least(interval '1 hour', (r.ends - r.begins) / 10)
                 THEN r.next_begins ELSE least(r.ends, r.next_begins) END AS ends
@@ -7987,21 +7988,21 @@ WITH subjects AS (
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS next_begins
             FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
-    -- The customer may have changed the length of the period since the call: each charge is by that which was signed with it.
-    -- Where none was, a dependent elsewhere is by its days. What has been put off has none of these lengths, and is by that
-    -- of the call.
+    -- The customer may have changed the length of the period since the call, so each charge counts by the length that was signed
+    -- with it. Where none was signed, a dependent on another subscription counts by its days. A period that was extended has none
+    -- of these lengths, and counts by the length at the call.
     CROSS JOIN LATERAL (SELECT CASE WHEN r.period IS NOT NULL THEN twelfths(r.period) WHEN NOT i.is_cross_subscription THEN i.twelfths
         WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), turns AS (
-    -- When what was given back ended what was paid for, until when the rest was paid, and when the customer bought the item
+    -- When a refund or a revocation ended what was paid for, until when the rest was paid, and when the customer bought the item
     -- again after its change had ended.
     SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at,
         array_agg(p.run_ends) FILTER (WHERE NOT p.is_cut) AS uncut_until, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
     FROM paid p GROUP BY p.item HAVING bool_or(p.is_cut OR p.is_return)
 ), kept AS MATERIALIZED (
-    -- What paid for an item of which something else was given back.
+    -- The charges that stand, of items of which another charge was refunded.
     SELECT p.item, array_agg(p.run_begins) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS begins,
         array_agg(p.run_ends) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS ends
     FROM paid p GROUP BY p.item HAVING bool_or(p.is_spare)
@@ -8017,17 +8018,17 @@ WITH subjects AS (
         SELECT item, ends, begins, ends, milliunits, is_spare FROM paid
         WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
     LEFT JOIN kept k ON k.item = p.item AND p.is_spare
-    -- Where two charges cover the same time and one was given back later, only the other one counts.
+    -- Where two charges cover the same time and one was refunded later, only the other one counts.
     WHERE k.item IS NULL OR NOT EXISTS (
         SELECT FROM unnest(k.begins, k.ends) AS u (begins, ends) WHERE u.begins < p.at AND u.ends >= p.at)
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
-    -- Before the first known charge, it is what the plan knew: the price of each seat. Nothing was paid for where a charge was
-    -- told to have failed, or the subscription to have ended, since the last one.
+    -- Before the first known charge, what the plan knew counts: the price of each seat. Nothing was paid for where, since the last
+    -- charge, a statement told that a charge had failed or that the subscription had ended.
     SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price,
-        -- Until the first charge, where that is moments late.
+        -- It lasts until the first charge, where that comes moments late.
         CASE WHEN f.at <= w.renews + f.moments THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
-    -- OFFSET 0: only of these few is the rest asked.
+    -- OFFSET 0 makes PostgreSQL ask the rest only for these few.
     FROM (SELECT i.* FROM items i
         WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins) OFFSET 0) i
     CROSS JOIN LATERAL (SELECT i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews) w
@@ -8066,8 +8067,8 @@ WITH subjects AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
         m.opens, m.closes,
-        -- What was given back ended some of what was paid for, and the rest goes on: an added seat, say. Or it ended all of it,
-        -- whatever failed to renew later in the month, unless the change itself ended then: that says more.
+        -- A refund or a revocation ended a part of what was paid for, an added seat for instance, and the rest goes on. Or it ended
+        -- all of it, whatever failed to renew later in the month; but if the change itself ended then, that explains more.
         m.closes < m.opens AND EXISTS (
             SELECT FROM unnest(t.cut_at) AS c (at)
             WHERE c.at >= greatest(m.month, i.begins)
@@ -8075,7 +8076,8 @@ WITH subjects AS (
                 AND (m.closes > 0 OR NOT EXISTS (
                     SELECT FROM unnest(t.uncut_until) AS u (at)
                     WHERE u.at > c.at AND u.at < m.month + interval '1 month'))) AS is_cut,
-        -- Why the change ended is why the item did, unless it was bought again since: then the statements of that end say it.
+        -- The item ended for the reason for which the change ended, unless it was bought again since. Then the statements about
+        -- that later end give the reason.
         coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
             AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
     FROM months m JOIN items i ON i.item = m.item LEFT JOIN turns t ON t.item = m.item
@@ -8087,7 +8089,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        -- A dependent goes on where its parent alone was given back.
+        -- A dependent goes on where only its parent was refunded.
         WHEN m.is_end AND m.state = 'cancelled' AND NOT (m.is_dependent AND m.reason = 'item_refunded') THEN CASE m.reason
             WHEN 'refunded_or_revoked' THEN 'refunds' WHEN 'item_refunded' THEN 'refunds'
             WHEN 'parent_declined' THEN 'dependents'
@@ -8120,8 +8122,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     WHERE q.original_transaction_id = m.id AND q.type = 'DID_RENEW' AND q.subtype = 'BILLING_RECOVERY'
                         AND q.signed_at > e.signed_at AND q.signed_at < m.to_at))
                 AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-                    -- A refund ended it only where it revoked this item, or gave back all of a period before its end. Who got
-                    -- a part back and then fell silent did not leave by the refund.
+                    -- A refund ended the item only where it revoked it, or gave back all of a period before its end. A customer who
+                    -- got a part back and then fell silent did not leave because of the refund.
                     OR e.type = 'REFUND' AND (EXISTS (
                         SELECT FROM repricer.charges h
                         WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
@@ -8136,9 +8138,9 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
-    -- Where nothing was paid for before, the old price comes back with it: that is other.
+    -- Where nothing was paid for before, the old price comes back together with the new one; that part counts as other.
     CASE WHEN m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        -- Of every seat that was charged at the new price first.
+        -- For every seat of the first charge at the new price.
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges h
             WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names) AND h.purchased_at >= m.effective_at
@@ -8173,17 +8175,17 @@ WITH subjects AS (
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes_at(p_at) h
-        -- What the App Store refused moves nothing.
+        -- A change that the App Store never had moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
             AND h.state NOT IN ('rejected', 'ineligible', 'missed', 'aborted')
         OFFSET 0) c
     WHERE c.called_at <= s.at
 ), dependents AS (
     SELECT c.*, w.id, w.name, w.is_cross_subscription,
-        -- Its charges bear the name of then: at the submission, or now.
+        -- Its charges bear the name that it had then: that of the submission, or that of today.
         ARRAY[w.name, u.former] AS item_names,
         CASE WHEN w.is_cross_subscription THEN twelfths(coalesce(d.period, t.period)) ELSE c.twelfths END AS item_twelfths,
-        -- A later change of the same parent may not name it: then it goes on to count with this one.
+        -- If a later change of the same parent does not name it, it goes on counting with this one.
         lead(c.called_at) OVER (PARTITION BY c.subject, c.at, w.id, w.name ORDER BY c.called_at, c.change_id) AS named_next_at
     FROM called c
     CROSS JOIN LATERAL unnest(c.dependents, c.former_dependents) AS u (name, former)
@@ -8200,7 +8202,7 @@ WITH subjects AS (
         c.storefront, c.twelfths, false AS is_cross_subscription, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c
-    -- Written as an equation, PostgreSQL takes it for one row of 200, and searches what follows row by row.
+    -- With a plain equation PostgreSQL would expect one row of 200, and search what follows row by row.
     WHERE p_batch IS NULL OR nullif(c.batch_id = p_batch, false) IS NOT NULL
     UNION ALL
     SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, true, d.currency, d.storefront, d.item_twelfths, d.is_cross_subscription, d.called_at,
@@ -8231,7 +8233,7 @@ WITH subjects AS (
         CASE WHEN h.is_offer THEN extract(epoch FROM h.expires_at - h.purchased_at) / 86400 END AS offer_days,
         extract(epoch FROM h.expires_at - h.purchased_at) / 86400 AS days, h.period,
         least(h.expires_at, g.given_back_at,
-            -- The customer chose another item in mid period. Only who bought something later is searched for that.
+            -- The customer chose another item in mid period. This is searched only where something was bought later.
             CASE WHEN h.bought_at > h.purchased_at THEN (
                 SELECT min(n.purchased_at) FROM repricer.charges_at(p_at) n
                 WHERE n.original_transaction_id = h.original_transaction_id AND n.is_purchase AND n.purchased_at <= s.at
@@ -8252,7 +8254,7 @@ WITH subjects AS (
                             AND e.signed_at > n.purchased_at - interval '1 day'
                             AND e.signed_at < n.purchased_at + interval '1 day')) END) AT TIME ZONE 'UTC' AS ends,
         g.given_back_at AT TIME ZONE 'UTC' AS given_back_at, h.expires_at AT TIME ZONE 'UTC' AS expires,
-        -- One that was given back in full, or revoked, ends no other: it may have been charged twice.
+        -- A charge that was refunded in full, or revoked, ends no other: it may have been a second charge for the same time.
         h.revoked_at IS NULL
             AND (h.refunded_milliunits < h.price_milliunits::numeric * h.quantity OR h.price_milliunits = 0) AS stands,
         h.is_added_seat, h.transaction_id
@@ -8282,15 +8284,15 @@ WITH subjects AS (
             + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
-        -- Of an item, whatever it was called. What an added seat costs may be a part of the price; from the renewal on it costs
-        -- what each seat beside it does.
+        -- The charges of an item under any of its names. An added seat may cost only a part of the price; from the renewal on it
+        -- costs what each other seat does.
         SELECT r.item, CASE WHEN r.is_added_seat THEN coalesce(r.quantity * (
                 SELECT CASE WHEN NOT o.is_offer THEN o.price_milliunits::numeric END FROM repricer.charges_at(p_at) o
                 WHERE o.original_transaction_id = r.id AND o.sku = ANY (r.names) AND NOT o.is_added_seat
                     AND o.currency = r.currency AND o.purchased_at <= r.purchased_at AND o.expires_at > r.purchased_at
                 ORDER BY o.purchased_at DESC, o.transaction_id DESC LIMIT 1), r.milliunits) ELSE r.milliunits END AS milliunits,
             r.offer_days, r.days, r.period, r.currency, r.begins, r.given_back_at, r.stands, r.is_added_seat,
-            -- The App Store may date a renewal some moments off: they are no gap.
+            -- The App Store may date a renewal some moments off. These moments are no gap.
             CASE WHEN r.ends < r.next_begins AND r.ends = r.expires
                     AND r.next_begins <= r.ends + least(interval '1 hour', (r.ends - r.begins) / 10)
                 THEN r.next_begins ELSE least(r.ends, r.next_begins) END AS ends
@@ -8300,21 +8302,21 @@ WITH subjects AS (
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS next_begins
             FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
-    -- The customer may have changed the length of the period since the call: each charge is by that which was signed with it.
-    -- Where none was, a dependent elsewhere is by its days. What has been put off has none of these lengths, and is by that
-    -- of the call.
+    -- The customer may have changed the length of the period since the call, so each charge counts by the length that was signed
+    -- with it. Where none was signed, a dependent on another subscription counts by its days. A period that was extended has none
+    -- of these lengths, and counts by the length at the call.
     CROSS JOIN LATERAL (SELECT CASE WHEN r.period IS NOT NULL THEN twelfths(r.period) WHEN NOT i.is_cross_subscription THEN i.twelfths
         WHEN r.days BETWEEN 6.9 AND 7.1 THEN 52 WHEN r.days BETWEEN 27.9 AND 31.1 THEN 12 WHEN r.days BETWEEN 58.9 AND 62.1 THEN 6
         WHEN r.days BETWEEN 88.9 AND 92.1 THEN 4 WHEN r.days BETWEEN 180.9 AND 184.1 THEN 2
         WHEN r.days BETWEEN 364.9 AND 366.1 THEN 1 ELSE i.twelfths END AS twelfths) w
 ), turns AS (
-    -- When what was given back ended what was paid for, until when the rest was paid, and when the customer bought the item
+    -- When a refund or a revocation ended what was paid for, until when the rest was paid, and when the customer bought the item
     -- again after its change had ended.
     SELECT p.item, array_agg(p.run_ends) FILTER (WHERE p.is_cut) AS cut_at,
         array_agg(p.run_ends) FILTER (WHERE NOT p.is_cut) AS uncut_until, min(p.run_begins) FILTER (WHERE p.is_return) AS back_at
     FROM paid p GROUP BY p.item HAVING bool_or(p.is_cut OR p.is_return)
 ), kept AS MATERIALIZED (
-    -- What paid for an item of which something else was given back.
+    -- The charges that stand, of items of which another charge was refunded.
     SELECT p.item, array_agg(p.run_begins) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS begins,
         array_agg(p.run_ends) FILTER (WHERE p.stands AND NOT p.is_added_seat) AS ends
     FROM paid p GROUP BY p.item HAVING bool_or(p.is_spare)
@@ -8330,17 +8332,17 @@ WITH subjects AS (
         SELECT item, ends, begins, ends, milliunits, is_spare FROM paid
         WHERE ends <= run_ends AND ends <> date_trunc('month', ends) AND begins < ends) p
     LEFT JOIN kept k ON k.item = p.item AND p.is_spare
-    -- Where two charges cover the same time and one was given back later, only the other one counts.
+    -- Where two charges cover the same time and one was refunded later, only the other one counts.
     WHERE k.item IS NULL OR NOT EXISTS (
         SELECT FROM unnest(k.begins, k.ends) AS u (begins, ends) WHERE u.begins < p.at AND u.ends >= p.at)
     GROUP BY p.item, p.at, p.begins, p.ends
 ), unpaid AS MATERIALIZED (
-    -- Before the first known charge, it is what the plan knew: the price of each seat. Nothing was paid for where a charge was
-    -- told to have failed, or the subscription to have ended, since the last one.
+    -- Before the first known charge, what the plan knew counts: the price of each seat. Nothing was paid for where, since the last
+    -- charge, a statement told that a charge had failed or that the subscription had ended.
     SELECT i.item, i.begins, i.ends, i.twelfths * i.old_price::numeric * i.forecast_seats AS old_price,
-        -- Until the first charge, where that is moments late.
+        -- It lasts until the first charge, where that comes moments late.
         CASE WHEN f.at <= w.renews + f.moments THEN greatest(w.renews, f.at) ELSE w.renews END AS renews
-    -- OFFSET 0: only of these few is the rest asked.
+    -- OFFSET 0 makes PostgreSQL ask the rest only for these few.
     FROM (SELECT i.* FROM items i
         WHERE i.old_price IS NOT NULL AND NOT EXISTS (SELECT FROM points k WHERE k.item = i.item AND k.at = i.begins) OFFSET 0) i
     CROSS JOIN LATERAL (SELECT i.forecast_renewal_at AT TIME ZONE 'UTC' AS renews) w
@@ -8379,8 +8381,8 @@ WITH subjects AS (
     SELECT i.*, m.month::date AS month, greatest(m.month AT TIME ZONE 'UTC', i.called_at) AS from_at,
         least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) AS to_at,
         m.opens, m.closes,
-        -- What was given back ended some of what was paid for, and the rest goes on: an added seat, say. Or it ended all of it,
-        -- whatever failed to renew later in the month, unless the change itself ended then: that says more.
+        -- A refund or a revocation ended a part of what was paid for, an added seat for instance, and the rest goes on. Or it ended
+        -- all of it, whatever failed to renew later in the month; but if the change itself ended then, that explains more.
         m.closes < m.opens AND EXISTS (
             SELECT FROM unnest(t.cut_at) AS c (at)
             WHERE c.at >= greatest(m.month, i.begins)
@@ -8388,7 +8390,8 @@ WITH subjects AS (
                 AND (m.closes > 0 OR NOT EXISTS (
                     SELECT FROM unnest(t.uncut_until) AS u (at)
                     WHERE u.at > c.at AND u.at < m.month + interval '1 month'))) AS is_cut,
-        -- Why the change ended is why the item did, unless it was bought again since: then the statements of that end say it.
+        -- The item ended for the reason for which the change ended, unless it was bought again since. Then the statements about
+        -- that later end give the reason.
         coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
             AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
     FROM months m JOIN items i ON i.item = m.item LEFT JOIN turns t ON t.item = m.item
@@ -8400,7 +8403,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         WHEN m.opens = 0 OR m.closes > 0 THEN 'other'
         WHEN m.is_end AND m.state = 'declined'
             THEN CASE WHEN m.is_dependent OR m.reason = 'parent_declined' THEN 'dependents' ELSE 'declined' END
-        -- A dependent goes on where its parent alone was given back.
+        -- A dependent goes on where only its parent was refunded.
         WHEN m.is_end AND m.state = 'cancelled' AND NOT (m.is_dependent AND m.reason = 'item_refunded') THEN CASE m.reason
             WHEN 'refunded_or_revoked' THEN 'refunds' WHEN 'item_refunded' THEN 'refunds'
             WHEN 'parent_declined' THEN 'dependents'
@@ -8433,8 +8436,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     WHERE q.original_transaction_id = m.id AND q.type = 'DID_RENEW' AND q.subtype = 'BILLING_RECOVERY'
                         AND q.signed_at > e.signed_at AND q.signed_at < m.to_at))
                 AND (e.type IN ('EXPIRED', 'REVOKE', 'DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
-                    -- A refund ended it only where it revoked this item, or gave back all of a period before its end. Who got
-                    -- a part back and then fell silent did not leave by the refund.
+                    -- A refund ended the item only where it revoked it, or gave back all of a period before its end. A customer who
+                    -- got a part back and then fell silent did not leave because of the refund.
                     OR e.type = 'REFUND' AND (EXISTS (
                         SELECT FROM repricer.charges_at(p_at) h
                         WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
@@ -8449,9 +8452,9 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
-    -- Where nothing was paid for before, the old price comes back with it: that is other.
+    -- Where nothing was paid for before, the old price comes back together with the new one; that part counts as other.
     CASE WHEN m.closes > 0 AND m.effective_at >= m.from_at AND m.effective_at < m.to_at
-        -- Of every seat that was charged at the new price first.
+        -- For every seat of the first charge at the new price.
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges_at(p_at) h
             WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names) AND h.purchased_at >= m.effective_at
@@ -8502,7 +8505,7 @@ WITH changes AS (
     SELECT k.id, k.latest_at, h.expires_at FROM known k
     JOIN repricer.charges h ON h.original_transaction_id = k.id AND h.expires_at > k.latest_at
 ), horizons AS (
-    -- What is paid for longer than anybody can pay ahead would have months without end.
+    -- A subscription that is paid for longer than anybody can pay ahead would have endless months, so its moves are not kept.
     SELECT k.id, k.latest_at, k.is_unkept OR coalesce(max(e.at) > k.latest_at + interval '3 years', false) AS is_unkept,
         (date_trunc('month', least(greatest(k.latest_at, max(e.at)), k.latest_at + interval '3 years') AT TIME ZONE 'UTC')
             + interval '2 months') AT TIME ZONE 'UTC' AS at
@@ -8559,23 +8562,23 @@ CREATE TABLE repricer.service_controls (
 
 COMMENT ON COLUMN repricer.service_controls.halted_answer IS 'What the latest probe was refused with, and for which subscription. Null: none was refused yet.';
 
-COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call a minute of the kind asks whether they go on.';
+COMMENT ON COLUMN repricer.service_controls.halted_kinds IS 'By kind of call: at, reason, answer (of the latest probe). One call of the kind a minute probes whether they may go on.';
 
-COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (the next call leaves then), answer (the latest one). Until one is answered.';
+COMMENT ON COLUMN repricer.service_controls.throttled_kinds IS 'By kind of call: since, until (when the next call leaves), answer (the latest). It ends when a call is answered.';
 
-COMMENT ON COLUMN repricer.service_controls.unreached_kinds IS 'By kind of call: since, tried (the latest call), answer (why it did not leave), seen (when that was noted, in real time: what was seen more than three minutes ago says nothing of today). Until one is answered. It holds nothing back.';
+COMMENT ON COLUMN repricer.service_controls.unreached_kinds IS 'By kind of call: since, tried (the latest call), answer (why it did not leave), seen (when that was noted, in real time; after three minutes it no longer counts). It ends when a call is answered. It holds nothing back.';
 
-COMMENT ON COLUMN repricer.service_controls.catch_up_answer IS 'Why the latest reading of what the App Store says ended before its end, while calls wait for it.';
+COMMENT ON COLUMN repricer.service_controls.catch_up_answer IS 'Why the service, when it last read what the App Store says, stopped before the end, while calls wait for that reading.';
 
-COMMENT ON COLUMN repricer.service_controls.is_restored IS 'A database was lost once, and this one took its place: claims ask whether a status of the list recover/restored is still to be read, of subscriptions that the lost one may have called.';
+COMMENT ON COLUMN repricer.service_controls.is_restored IS 'Whether this database took the place of one that was lost. A claim then asks whether the status of a subscription that the lost one may have called is still to be read (list recover/restored).';
 
-COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions bear the instant that their program gives, for it runs on a virtual clock; see decision_instant.';
+COMMENT ON COLUMN repricer.service_controls.is_rehearsal IS 'Decisions are dated by the instant that the program gives, because it runs on a virtual clock; see decision_instant.';
 
-COMMENT ON COLUMN repricer.service_controls.clock_rate IS 'Of a rehearsal: its clock shows clock_start at the real instant clock_origin, and goes on at so many seconds a second. What is recorded is dated by it. Null: by the server''s clock.';
+COMMENT ON COLUMN repricer.service_controls.clock_rate IS 'In a rehearsal: the clock shows clock_start at the real instant clock_origin, and runs at this many seconds a second. What is recorded is dated by it. Null: by the server''s clock.';
 
-COMMENT ON COLUMN repricer.service_controls.lowest_program IS 'The schema that a program must have been written for to make a call, or to write: the newest breaking migration. The migrator sets it.';
+COMMENT ON COLUMN repricer.service_controls.lowest_program IS 'A program may make calls and write only if it was written for this schema version or a later one: that of the newest breaking migration. The migrator sets it.';
 
-COMMENT ON COLUMN repricer.service_controls.change_price_rate IS 'Calls in a thousand seconds that the service makes at most: what people reckon with who name no rate of their own.';
+COMMENT ON COLUMN repricer.service_controls.change_price_rate IS 'How many calls the service makes in a thousand seconds at most. Forecasts use it where a person names no rate of their own.';
 
 CREATE FUNCTION repricer.note_change_price_rate(p_per_thousand_seconds integer) RETURNS void
     LANGUAGE sql SECURITY DEFINER
@@ -8594,7 +8597,7 @@ DECLARE
     v_read_through timestamptz;
     v_since timestamptz;
 BEGIN
-    -- Asked every second: nothing is locked where there is nothing to note.
+    -- This runs every second, so it locks nothing where there is nothing to note.
     IF EXISTS (SELECT FROM service_controls c, history_reading h
             WHERE c.database_identity = database_identity() AND (h.read_through < p_oldest) IS NOT TRUE) THEN
         RETURN;
@@ -8651,7 +8654,7 @@ CREATE TABLE repricer.put_backs (
     is_of_guard boolean DEFAULT false NOT NULL
 );
 
-COMMENT ON TABLE repricer.put_backs IS 'Halts whose refusals may have ended something before: put_back_refused puts that back. The row leaves with the last change that waits.';
+COMMENT ON TABLE repricer.put_backs IS 'Halts whose refusals may have ended something; put_back_refused puts that back. A row is deleted once nothing that it put back still waits.';
 
 CREATE FUNCTION repricer.note_put_back(p_kind text, p_batch_id uuid, p_code text, p_from timestamp with time zone, p_is_of_guard boolean DEFAULT false) RETURNS void
     LANGUAGE sql SECURITY DEFINER
@@ -8687,9 +8690,9 @@ CREATE TABLE repricer.blocking_sessions (
 
 COMMENT ON COLUMN repricer.blocking_sessions.since IS 'Since when rows are held, in real time; null: none are.';
 
-COMMENT ON COLUMN repricer.blocking_sessions.is_all IS 'Nothing that is due can be claimed.';
+COMMENT ON COLUMN repricer.blocking_sessions.is_all IS 'Whether nothing that is due can be claimed.';
 
-COMMENT ON COLUMN repricer.blocking_sessions.seen_at IS 'Real time. A sight of more than three minutes ago says nothing of today.';
+COMMENT ON COLUMN repricer.blocking_sessions.seen_at IS 'When this was last seen, in real time. After three minutes it no longer counts.';
 
 CREATE FUNCTION repricer.note_unclaimed(p_since timestamp with time zone, p_sessions text, p_is_all boolean DEFAULT true) RETURNS void
     LANGUAGE sql SECURITY DEFINER
@@ -8819,7 +8822,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    -- A row that somebody has locked is being sent. If it is put back, the claim itself leaves it out.
+    -- A row that another session has locked is being sent. If it comes back into the queue, the claim itself leaves it out.
     WITH taken AS (
         SELECT original_transaction_id, bucket, change_id FROM price_changes
         WHERE batch_id = v_batch.batch_id AND stage = 'queued' AND state = 'queued' AND NOT is_held
@@ -8929,23 +8932,23 @@ BEGIN
         RETURN 0;
     END IF;
     IF p_table <> 'notifications' THEN
-        -- Who writes there is in the middle of a delivery or of a decision. Had the writer chosen the default
-        -- partition already, it would fail once the month is there. So writers and readers wait, and we don't wait
-        -- long for them.
+        -- Writers here are in the middle of a delivery or a decision. A writer that had already chosen the default
+        -- partition would fail once the month exists. So this lock makes writers and readers wait, but does not wait long
+        -- for them.
         SET LOCAL lock_timeout = '500ms';
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     ELSE
-        -- One session at a time does this, and a second one finds the partitions made. Writers go on, and store again
-        -- what fails.
+        -- One session at a time does this; a second one then finds the partitions made. Writers go on, and store again what
+        -- fails.
         LOCK TABLE notifications IN SHARE UPDATE EXCLUSIVE MODE;
     END IF;
     EXECUTE format(
         'SELECT EXISTS (SELECT 1 FROM %I WHERE date_trunc(''month'', %I) = ANY ($1))', v_default, v_column)
         INTO v_has_rows USING v_months;
     IF v_has_rows THEN
-        -- Rows will move. Readers wait before they determine which partitions there are, because a reader that had
-        -- done so would find these rows in none of them. The lock is taken before any partition is attached: whoever
-        -- holds the table and waits for its default partition could otherwise wait for us while we wait for them.
+        -- Rows will move. Readers must wait before they choose partitions: one that had already chosen would find these rows
+        -- in none of them. The lock is taken before any partition is attached. Otherwise a session that holds the table and
+        -- waits for its default partition could wait for us while we wait for it.
         EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_table);
     END IF;
     FOREACH v_from IN ARRAY v_months LOOP
@@ -8959,7 +8962,8 @@ BEGIN
                 'INSERT INTO %I SELECT * FROM moved', v_default, v_column, v_column, v_name) USING v_from, v_to;
         END IF;
         IF v_has_rows AND p_table IN ('subscription_events', 'price_change_history') THEN
-            -- A reader whose snapshot is older finds them in neither partition. Figures that it keeps are kept once more.
+            -- A reader with an older snapshot finds these rows in neither partition. So the figures that it keeps are
+            -- marked, and computed once more.
             EXECUTE format('INSERT INTO stale_figures (original_transaction_id, bucket) '
                 'SELECT DISTINCT m.original_transaction_id, m.bucket FROM %I m', v_name);
         END IF;
@@ -9045,13 +9049,13 @@ SELECT c.original_transaction_id,
 FROM repricer.price_changes c
 JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
 LEFT JOIN LATERAL (
-    -- What stands since the instant, or longer, has replaced nothing after it: most changes are not searched.
+    -- A row that was not replaced after p_at has no later version, so for most changes nothing is searched.
     SELECT p.* FROM repricer.price_change_versions p
     WHERE c.recorded_at > p_at AND p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id
         AND p.recorded_until > p_at
     ORDER BY p.recorded_until LIMIT 1) v ON true
 CROSS JOIN LATERAL (
-    -- It was recorded later than the instant: at the instant it was called, or not even that.
+    -- What is known was recorded later than p_at: at p_at the change was called, or not even that.
     SELECT coalesce(CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END > p_at, false) AS is_later,
         coalesce(CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END <= p_at, false) AS was_claimed
 ) e
@@ -9061,7 +9065,7 @@ CROSS JOIN LATERAL (
             AS last_state
 ) l
 CROSS JOIN LATERAL (
-    -- At the instant it was not approved yet.
+    -- At p_at the change was not approved yet.
     SELECT l.is_later, l.is_unsent,
         CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
             THEN 'awaiting_approval' ELSE l.last_state END AS state,
@@ -9093,8 +9097,8 @@ BEGIN
                 WHERE c.batch_id = v_batch.batch_id AND c.change_id = (v_halt ->> 'probe')::uuid
                     AND c.original_transaction_id = v_halt ->> 'subscription';
             subscription := v_probe.original_transaction_id;
-            -- A probe that waits for no further attempt never left, and its reason is of an attempt before. A reason without
-            -- a code is none of the App Store's.
+            -- A probe that waits for no further attempt never left, so its reason comes from an earlier attempt. A reason
+            -- without a code does not come from the App Store.
             answer := CASE WHEN (v_probe.state <> 'queued' OR v_probe.next_attempt_at IS NOT NULL)
                 AND v_probe.reason ~ '^[0-9]{3,} ' THEN v_probe.reason END;
             IF v_probe.stage IN ('scheduled', 'pending_consent', 'accepted', 'effective') THEN
@@ -9110,10 +9114,10 @@ BEGIN
                     OR v_probe.state = 'queued' AND v_probe.next_attempt_at IS NULL AND NOT v_probe.is_held)
                 AND (v_halt ->> 'probe_at')::timestamptz > p_now
             THEN
-                -- It is on its way, or still has a minute to leave.
+                -- The probe is on its way, or still has a part of its minute to leave.
                 CONTINUE;
             ELSIF subscription IS NOT NULL AND v_probe.state NOT IN ('sending', 'unknown') THEN
-                -- It was refused, has ended, or never left.
+                -- The probe was refused, has ended, or never left.
                 has_recovered := false;
                 UPDATE price_changes c SET is_held = true, next_attempt_at = p_now
                     WHERE c.original_transaction_id = v_probe.original_transaction_id AND c.bucket = v_probe.bucket
@@ -9126,7 +9130,7 @@ BEGIN
                 RETURN NEXT;
             ELSIF coalesce((v_halt ->> 'probe_at')::timestamptz, '-infinity') <= p_now THEN
                 -- There is no probe, or it got no answer in its minute.
-                -- A search over all buckets takes no lock (Citus); what it finds is locked, and asked for again, in its bucket.
+                -- A search over all buckets takes no lock on Citus. So what it finds is locked in its bucket, and checked again.
                 v_is_locked := false;
                 FOR v_probe IN SELECT * FROM price_changes c
                     WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
@@ -9144,21 +9148,21 @@ BEGIN
                     EXIT WHEN v_is_locked;
                 END LOOP;
                 IF NOT v_is_locked AND NOT v_batch.is_parking THEN
-                    -- What a claim had in hand while the others were taken out has come back to the queue since.
+                    -- A change that a claim held while the others were taken out has come back to the queue since.
                     PERFORM FROM price_changes c
                         WHERE c.batch_id = v_batch.batch_id AND c.storefront = probe_storefronts.storefront
                             AND c.stage = 'queued' AND c.state = 'queued' AND NOT c.is_held LIMIT 1;
                     IF FOUND THEN
                         UPDATE batches b SET is_parking = true WHERE b.batch_id = v_batch.batch_id;
                     ELSE
-                        -- Nothing can be asked for now, and the search costs too much to go on all the time.
+                        -- No change can probe now, and the search costs too much to repeat it all the time.
                         UPDATE batches b SET halted_storefronts = jsonb_set(b.halted_storefronts, ARRAY[storefront],
                                 v_halt || jsonb_build_object('probe_at', p_next))
                             WHERE b.batch_id = v_batch.batch_id;
                     END IF;
                 END IF;
                 CONTINUE WHEN NOT v_is_locked;
-                -- The probe before it got no answer, and its own call waits with its storefront.
+                -- The former probe got no answer, and its own call waits with its storefront.
                 IF subscription IS NOT NULL THEN
                     v_halt := v_halt || jsonb_build_object('answer', 'no answer for ' || subscription);
                 END IF;
@@ -9243,7 +9247,7 @@ DECLARE
     v_recovered text[] := ARRAY(SELECT 'halt ' || h.put_back_id FROM put_backs h
         WHERE h.kind = 'price_change' AND h.code = p_halt.code AND h.is_recovered);
     v_soon timestamptz := p_now;
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_ids text[];
     v_changes uuid[];
@@ -9257,8 +9261,8 @@ DECLARE
     v_wanted integer;
     v_is_busy boolean := false;
 BEGIN
-    -- Bucket by bucket, because a statement that locks names one. What is found here is asked again by its key, so that the
-    -- ended changes of a batch are gone through once.
+    -- This goes bucket by bucket, because a statement that locks must name one. The rows that are found here are asked for
+    -- again by their key, so that the ended changes of a batch are searched only once.
     FOR v_bucket, v_found, v_batches IN
         SELECT c.bucket, array_agg(DISTINCT c.original_transaction_id), array_agg(DISTINCT c.batch_id)
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
@@ -9267,7 +9271,7 @@ BEGIN
             AND c.ended_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY c.bucket ORDER BY c.bucket
     LOOP
-        -- A batch that somebody is withdrawing just now gets nothing back: its withdrawal would not see it.
+        -- A batch that a session is withdrawing at this moment gets nothing back: its withdrawal would not see it.
         SELECT array_agg(met.batch_id) INTO v_open FROM (
             SELECT b.batch_id FROM batches b WHERE b.batch_id = ANY (v_batches) AND b.state = 'approved'
             ORDER BY b.batch_id FOR NO KEY UPDATE SKIP LOCKED
@@ -9313,7 +9317,7 @@ BEGIN
             ORDER BY c.original_transaction_id, c.change_id LIMIT p_limit - v_rows
         ) met;
         CONTINUE WHEN v_ids IS NULL;
-        -- Whoever has locked the subscription is writing it just now; a later check finds it free.
+        -- A session that has locked the subscription is writing it at this moment; a later check finds it free.
         SELECT array_agg(met.original_transaction_id), array_agg(met.change_id) INTO v_ids, v_changes FROM (
             SELECT c.original_transaction_id, c.change_id
             FROM price_changes c
@@ -9328,7 +9332,8 @@ BEGIN
         WITH moved AS (
             UPDATE price_changes c SET state = 'queued', ended_at = NULL, refused_at = coalesce(c.refused_at, c.sent_at), sent_at = NULL,
                 state_since = p_at,
-                -- They are spread over time, so that others succeed between them and those that are refused rightly form no streak.
+                -- They are spread over time, so that others succeed in between, and those that are refused rightly form no
+                -- streak.
                 next_attempt_at = CASE WHEN v_soon > p_now AND c.send_by > p_at + interval '10 minutes' + (v_rows + met.place) * interval '1 second'
                     THEN v_soon + (v_rows + met.place) * p_wait / 120 ELSE p_now END,
                 recorded_at = v_recorded_at
@@ -9407,7 +9412,7 @@ BEGIN
         FROM unnest(v_ids, v_extensions) AS held (id, extension_id)
         WHERE e.original_transaction_id = held.id AND e.extension_id = held.extension_id AND e.bucket = v_bucket
             AND e.state = 'refused'
-            -- One may have been asked for before the lock was taken.
+            -- Another one may have been requested before the lock was taken.
             AND NOT EXISTS (SELECT FROM extension_requests o
                 WHERE o.original_transaction_id = e.original_transaction_id AND o.bucket = v_bucket
                     AND o.state IN ('queued', 'sending', 'unknown'));
@@ -9446,7 +9451,7 @@ BEGIN
         UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL,
             next_attempt_at = p_now
         WHERE m.extension_id = v_extension AND m.state = 'refused'
-            -- One may have been submitted since the search began.
+            -- Another one may have been submitted since the search began.
             AND NOT EXISTS (SELECT FROM mass_extensions o WHERE o.product_id = m.product_id
                 AND o.state IN ('awaiting_approval', 'queued', 'sending', 'unknown', 'running'));
         GET DIAGNOSTICS v_moved = ROW_COUNT;
@@ -9483,14 +9488,14 @@ BEGIN
         THEN
             UPDATE put_backs h SET is_done = true WHERE h.put_back_id = v_halt.put_back_id;
         END IF;
-        -- It is checked often at first, and later as often as checks of refused calls may end. A check that met locks counts
-        -- for none.
+        -- A halt is checked often at first, and later as often as checks of refused calls may end. A check that met locked
+        -- rows is not counted.
         UPDATE put_backs h SET checks = checks + CASE WHEN rows IS NULL THEN 0 ELSE 1 END,
                 next_check_at = p_now + CASE WHEN rows > 0 OR checks < 20 THEN interval '0' ELSE interval '5 seconds' END
             WHERE h.put_back_id = v_halt.put_back_id;
     END LOOP;
-    -- A batch with nothing left to call needs no streak any more, and nothing of it has a second chance. Each is asked by
-    -- itself: Citus joins no local table.
+    -- A batch with nothing left to call needs no streak any more, and nothing of it gets a second chance. Each batch is asked
+    -- by itself, because Citus joins no local table with a distributed one.
     FOR v_batch IN SELECT r.batch_id FROM refusal_streaks r WHERE r.batch_id IS NOT NULL
         UNION SELECT h.batch_id FROM put_backs h WHERE h.batch_id IS NOT NULL AND h.kind = 'price_change'
         ORDER BY 1
@@ -9500,11 +9505,11 @@ BEGIN
         THEN
             DELETE FROM refusal_streaks r WHERE r.batch_id = v_batch;
             DELETE FROM put_backs h WHERE h.batch_id = v_batch AND h.is_done;
-            -- Nor is anything left that could probe whether its halt is over.
+            -- Then no change is left that could probe whether its halt is over.
             IF EXISTS (SELECT FROM batches b WHERE b.batch_id = v_batch AND b.state = 'approved')
                 AND NOT EXISTS (SELECT FROM put_backs h WHERE h.batch_id = v_batch AND NOT h.is_done AND h.checks < 3)
             THEN
-                -- Whoever has locked the batch decides about it just now, and other batches do not wait for that.
+                -- A session that has locked the batch is deciding about it. Other batches do not wait for that.
                 PERFORM FROM batches b WHERE b.batch_id = v_batch FOR UPDATE SKIP LOCKED;
                 IF FOUND THEN
                     PERFORM recover_batch(v_batch, p_at);
@@ -9544,7 +9549,7 @@ BEGIN
         SELECT 1 FROM price_changes WHERE batch_id = p_batch_id AND dependent_skus <> '{}') THEN
         RETURN;
     END IF;
-    -- One batch at a time records claims: two side by side would not see each other's. This holds up no other writer.
+    -- Only one batch at a time records claims, because two side by side would not see each other's. No other writer waits.
     LOCK TABLE dependent_claims IN SHARE UPDATE EXCLUSIVE MODE;
     INSERT INTO dependent_claims (original_transaction_id, bucket, sku, claimed_by, change_id, period)
         SELECT n.place[1], bucket_of(n.place[1]), n.place[2], c.original_transaction_id, c.change_id,
@@ -9606,7 +9611,7 @@ DECLARE
     v_halt jsonb;
     v_is_halted boolean;
 BEGIN
-    -- What price changes are refused for halts them alone, a refused key all kinds.
+    -- A refusal of price changes halts them alone; a refused key halts all kinds.
     SELECT halted_kinds -> p_kind, halted_at IS NOT NULL AND (p_kind = 'price_change' OR starts_with(halted_reason, '401'))
         INTO v_halt, v_is_halted FROM service_controls WHERE halted_kinds ? p_kind FOR UPDATE;
     IF NOT FOUND THEN
@@ -9668,7 +9673,7 @@ CREATE FUNCTION repricer.reject_extension(p_extension_id uuid, p_reason text, p_
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_mass mass_extensions;
 BEGIN
@@ -9682,7 +9687,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %: it can''t be taken back', p_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- It goes again under its identifier, which the App Store answers once.
+    -- It is sent again under its identifier, and the App Store applies an identifier only once.
     IF v_mass.state = 'queued' AND v_mass.doubtful_since IS NOT NULL THEN
         RAISE EXCEPTION 'mass extension % may have been called by the database that is lost: it can''t be taken back',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -9701,7 +9706,7 @@ CREATE FUNCTION repricer.release_due_waves(p_at timestamp with time zone) RETURN
     AS $$
 DECLARE
     v_batch batches;
-    -- Not a replica's clock, which may be ahead, and nobody's wish: a wave goes at its approved time.
+    -- A replica's clock may be ahead, and nobody may choose the instant: a wave is released at its approved time.
     v_at timestamptz := decision_instant(p_at);
 BEGIN
     FOR v_batch IN
@@ -9774,7 +9779,7 @@ CREATE FUNCTION repricer.request_extension(p_original_transaction_id text, p_ext
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_known extension_requests;
 BEGIN
@@ -9797,7 +9802,7 @@ BEGIN
         END IF;
         RETURN false;
     END IF;
-    -- The App Store answers a known identifier as it did at first, and extends nothing.
+    -- The App Store answers a known identifier as it did the first time, and extends nothing.
     IF EXISTS (SELECT FROM mass_extensions WHERE extension_id = p_extension_id) THEN
         RAISE EXCEPTION 'request % is a mass extension; one of a single subscription needs an identifier of its own',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
@@ -9823,7 +9828,7 @@ CREATE FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_product_i
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_known mass_extensions;
     v_open uuid;
@@ -9866,7 +9871,7 @@ CREATE FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[],
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_mass mass_extensions;
     v_count bigint;
@@ -9931,15 +9936,15 @@ BEGIN
         RAISE EXCEPTION 'user % is no member of repricer_pricing', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
-    -- What is decided is locked until the transaction ends. A session that decides and then does nothing is ended by the
-    -- server, so that it holds up neither calls nor folds. It lasts for this transaction; a shorter time stays.
+    -- The rows of a decision stay locked until the transaction ends. If the session then idles, the server ends it, so that
+    -- it holds up neither calls nor folds. The timeout holds for this transaction; a shorter one stays as it is.
     IF (SELECT setting::bigint NOT BETWEEN 1 AND 60000 FROM pg_settings
         WHERE name = 'idle_in_transaction_session_timeout')
     THEN
         PERFORM set_config('idle_in_transaction_session_timeout', '60s', true);
     END IF;
-    -- Nor does one that goes on with something else: each further statement has ten minutes, which a decision about a
-    -- million rows does not need. What runs now is not cut off by it.
+    -- A session that goes on with something else must not hold them up either. Each further statement may take ten
+    -- minutes, far more than a decision about a million rows needs. The statement that runs now is not cut off.
     IF (SELECT setting::bigint NOT BETWEEN 1 AND 600000 FROM pg_settings WHERE name = 'statement_timeout') THEN
         PERFORM set_config('statement_timeout', '10min', true);
     END IF;
@@ -9964,7 +9969,7 @@ BEGIN
             guard_reading = CASE WHEN halted_by IS NULL THEN guard_reading END
         WHERE batch_id = p_batch_id;
     UPDATE put_backs SET ended_until = coalesce(ended_until, p_at) WHERE batch_id = p_batch_id;
-    -- Parked rows are tried at once: what they were refused for may be mended.
+    -- Parked rows are tried at once, because the cause of their refusals may be repaired by now.
     UPDATE price_changes SET is_held = false,
             next_attempt_at = CASE WHEN parked_reason IS NULL THEN next_attempt_at END
         WHERE batch_id = p_batch_id AND stage = 'queued' AND (is_held OR parked_reason IS NOT NULL);
@@ -10205,7 +10210,7 @@ CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_i
     SET jit TO 'off'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_batch batches := batch_in_submission(p_batch_id);
     v_at timestamptz := v_batch.submitted_at;
@@ -10221,7 +10226,7 @@ BEGIN
             forecast_renewal_at, forecast_notice_at, forecast_effective_at, send_after, send_by, due_effective_at, state_since,
             forecast_not_known, at_risk_milliunits, at_risk_elsewhere, is_stale, forecast_seats)
         SELECT r.id, bucket_of(r.id), r.change_id, p_batch_id, v_by, r.line, r.wave,
-            -- Only a batch with a holdout pays for the call of the function, which takes as long as an index does.
+            -- The function takes as long as an index does, so only a batch with a holdout calls it.
             CASE WHEN v_batch.holdout_basis_points > 0
                 THEN is_held_out(v_batch.content_sha256, r.id, v_batch.holdout_basis_points) ELSE false END,
             k.sku, k.dependent_skus,
@@ -10245,7 +10250,7 @@ BEGIN
                 AS k (sku, dependent_skus, direction, currency, storefront, period, current_price, new_price,
                     expected_price, effective_on_or_after, consent, reasons, threshold_source, not_known, at_risk,
                     at_risk_elsewhere, answers, stale, seats, place)
-            -- Read once a kind, and not once a row.
+            -- OFFSET 0 makes PostgreSQL read this once a kind, and not once a row.
             OFFSET 0) k ON k.place = coalesce(r.kind, r.place);
     IF EXISTS (SELECT FROM unnest(p_dependent_skus) AS names WHERE names::text[] <> '{}') THEN
         INSERT INTO dependency_roles (original_transaction_id, bucket, sku, role, change_id)
@@ -10286,12 +10291,12 @@ CREATE FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) RETURNS
     AS $$
 SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, (
     SELECT CASE
-        -- Where nothing tells of a later period today, nothing did then: unless a statement has been read anew since.
+        -- If no statement tells of a later period today, none did then, unless a statement has been read anew since.
         WHEN s.purchased_at <= h.at AND NOT EXISTS (
             SELECT FROM repricer.subscription_event_versions v
             WHERE v.original_transaction_id = s.original_transaction_id AND v.recorded_until > p_at) THEN h.at
-        -- A period that no charge tells begins after those that charges tell, and nobody tells of it 40 days before it begins:
-        -- so the months before that need not be opened.
+        -- A period that no charge tells begins after those that charges tell, and no statement tells of it more than 40 days
+        -- before it begins. So earlier months need not be opened.
         ELSE greatest(h.at,
             (SELECT timestamptz 'epoch' + max((e.statement #>> '{transaction,purchasedAt}')::bigint) * interval '1 millisecond'
                 FROM repricer.subscription_events_at(p_at) e
@@ -10309,7 +10314,7 @@ SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, (
 FROM repricer.subscriptions s
 $$;
 
-COMMENT ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) IS 'Of each subscription the latest period that a statement had told of; not until when that was paid, which its charges say. The length of its periods is that of today: what must say the same for ever asks for one that was recorded (dependent_claims, dependent_cancellations).';
+COMMENT ON FUNCTION repricer.subscriptions_at(p_at timestamp with time zone) IS 'For each subscription, the start of the latest period that a statement had told of. It does not say until when that was paid; charges do. The length of a period is that of today: a report that must say the same for ever uses one that was recorded (dependent_claims, dependent_cancellations).';
 
 CREATE FUNCTION repricer.summarise_figures(p_limit integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
@@ -10460,7 +10465,7 @@ CREATE FUNCTION repricer.undo_batch(p_batch_id uuid, p_undo_id uuid, p_name text
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 DECLARE
-    -- Citus asks each node for session_user, where another user works for the one who decides.
+    -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
     v_by text := session_user;
     v_batch batches;
     v_rows bigint;
@@ -10514,7 +10519,7 @@ SELECT c.original_transaction_id, c.change_id, c.line, coalesce(c.current_sku, c
             WHERE u.original_transaction_id = c.original_transaction_id AND u.undoes_change_id = c.change_id
                 AND u.stage IN ('awaiting_approval', 'queued', 'unknown')), p_at)
 FROM repricer.price_changes c, LATERAL (
-    -- When the renewal moves, the lead before it stays the same.
+    -- When the renewal moves, the lead time before it stays the same.
     SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS told_at) t
 WHERE c.batch_id = p_batch_id AND (p_subscription IS NULL OR c.original_transaction_id = p_subscription)
     AND (p_sku IS NULL OR coalesce(c.current_sku, c.sku) = p_sku)
@@ -10613,13 +10618,13 @@ FROM (
         WHERE f.original_transaction_id = c.original_transaction_id AND f.change_id = c.change_id AND f.batch_id = c.batch_id)) c
 JOIN repricer.batches b ON b.batch_id = c.batch_id AND b.submitted_at <= p_at
 LEFT JOIN LATERAL (
-    -- What stands since the instant, or longer, has replaced nothing after it: most changes are not searched.
+    -- A row that was not replaced after p_at has no later version, so for most changes nothing is searched.
     SELECT p.* FROM repricer.price_change_versions p
     WHERE c.recorded_at > p_at AND p.original_transaction_id = c.original_transaction_id AND p.change_id = c.change_id
         AND p.recorded_until > p_at
     ORDER BY p.recorded_until LIMIT 1) v ON true
 CROSS JOIN LATERAL (
-    -- It was recorded later than the instant: at the instant it was called, or not even that.
+    -- What is known was recorded later than p_at: at p_at the change was called, or not even that.
     SELECT coalesce(CASE WHEN v.state IS NULL THEN c.recorded_at ELSE v.recorded_at END > p_at, false) AS is_later,
         coalesce(CASE WHEN v.state IS NULL THEN c.claim_recorded_at ELSE v.claim_recorded_at END <= p_at, false) AS was_claimed
 ) e
@@ -10629,7 +10634,7 @@ CROSS JOIN LATERAL (
             AS last_state
 ) l
 CROSS JOIN LATERAL (
-    -- At the instant it was not approved yet.
+    -- At p_at the change was not approved yet.
     SELECT l.is_later, l.is_unsent,
         CASE WHEN l.last_state IN ('queued', 'sending') AND coalesce(b.decided_at > p_at, true)
             THEN 'awaiting_approval' ELSE l.last_state END AS state,
@@ -10856,9 +10861,9 @@ BEGIN
         RAISE EXCEPTION 'batch % is % already', p_batch_id, v_state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Every writer of a subscription's changes locks the subscription first; so does this one. Those with a
-    -- call in flight too: its settlement then either queues the change before it is withdrawn here, or finds
-    -- the batch withdrawn.
+    -- Every writer of a subscription's changes locks the subscription first, and so does this. Subscriptions with a call in
+    -- flight are locked, too: the settlement of that call then either queues the change before it is withdrawn here, or
+    -- finds the batch withdrawn.
     SELECT array_agg(c.original_transaction_id) INTO v_ids FROM price_changes c
         WHERE c.batch_id = p_batch_id AND c.stage IN ('awaiting_approval', 'queued', 'unknown');
     PERFORM lock_subscriptions(v_ids);
@@ -11667,7 +11672,7 @@ CREATE TABLE repricer.batch_versions (
     paused_reason text
 );
 
-COMMENT ON TABLE repricer.batch_versions IS 'Append-only. What a batch was until the instant of recording at which a decision or a halt replaced it.';
+COMMENT ON TABLE repricer.batch_versions IS 'Append-only. What a batch was until recorded_until, when a decision or a halt replaced it.';
 
 CREATE TABLE repricer.bucket_turns (
     bucket smallint NOT NULL
@@ -11700,98 +11705,6 @@ CREATE TABLE repricer.charge_versions (
 PARTITION BY RANGE (recorded_until);
 
 COMMENT ON TABLE repricer.charge_versions IS 'Append-only. What a charge was, from recorded_at until recorded_until.';
-
-CREATE TABLE repricer.charge_versions_2026_11 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    transaction_id text NOT NULL,
-    sku text NOT NULL,
-    purchased_at timestamp with time zone NOT NULL,
-    expires_at timestamp with time zone,
-    revoked_at timestamp with time zone,
-    price_milliunits bigint NOT NULL,
-    quantity bigint NOT NULL,
-    currency text NOT NULL,
-    storefront text,
-    is_offer boolean NOT NULL,
-    is_purchase boolean NOT NULL,
-    is_added_seat boolean NOT NULL,
-    is_relisted boolean NOT NULL,
-    period text,
-    refunded_milliunits bigint NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.charge_versions_2026_12 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    transaction_id text NOT NULL,
-    sku text NOT NULL,
-    purchased_at timestamp with time zone NOT NULL,
-    expires_at timestamp with time zone,
-    revoked_at timestamp with time zone,
-    price_milliunits bigint NOT NULL,
-    quantity bigint NOT NULL,
-    currency text NOT NULL,
-    storefront text,
-    is_offer boolean NOT NULL,
-    is_purchase boolean NOT NULL,
-    is_added_seat boolean NOT NULL,
-    is_relisted boolean NOT NULL,
-    period text,
-    refunded_milliunits bigint NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.charge_versions_2027_01 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    transaction_id text NOT NULL,
-    sku text NOT NULL,
-    purchased_at timestamp with time zone NOT NULL,
-    expires_at timestamp with time zone,
-    revoked_at timestamp with time zone,
-    price_milliunits bigint NOT NULL,
-    quantity bigint NOT NULL,
-    currency text NOT NULL,
-    storefront text,
-    is_offer boolean NOT NULL,
-    is_purchase boolean NOT NULL,
-    is_added_seat boolean NOT NULL,
-    is_relisted boolean NOT NULL,
-    period text,
-    refunded_milliunits bigint NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.charge_versions_2027_02 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    transaction_id text NOT NULL,
-    sku text NOT NULL,
-    purchased_at timestamp with time zone NOT NULL,
-    expires_at timestamp with time zone,
-    revoked_at timestamp with time zone,
-    price_milliunits bigint NOT NULL,
-    quantity bigint NOT NULL,
-    currency text NOT NULL,
-    storefront text,
-    is_offer boolean NOT NULL,
-    is_purchase boolean NOT NULL,
-    is_added_seat boolean NOT NULL,
-    is_relisted boolean NOT NULL,
-    period text,
-    refunded_milliunits bigint NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT charge_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
 
 CREATE TABLE repricer.charge_versions_default (
     original_transaction_id text NOT NULL,
@@ -11850,7 +11763,7 @@ CREATE TABLE repricer.consent_thresholds (
     CONSTRAINT consent_thresholds_valid_from CHECK (((valid_from = '-infinity'::timestamp with time zone) OR ((valid_from >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (valid_from <= '9999-12-31 00:00:00+00'::timestamp with time zone))))
 );
 
-COMMENT ON TABLE repricer.consent_thresholds IS 'Append-only. An increase above 50 % that also exceeds the amount needs consent. The newest valid_from at an instant is in force then, of equal ones the highest revision; -infinity: since ever. A row that is withdrawn takes back what earlier revisions say from its valid_from on.';
+COMMENT ON TABLE repricer.consent_thresholds IS 'Append-only. An increase above 50 % that also exceeds the amount needs consent. The newest valid_from at an instant is in force then; of equal ones, the highest revision. -infinity: it has always held. A withdrawn row takes back what earlier revisions say for its key and valid_from.';
 
 CREATE TABLE repricer.currency_decimals (
     currency text NOT NULL,
@@ -11922,118 +11835,6 @@ PARTITION BY RANGE (recorded_until);
 
 COMMENT ON TABLE repricer.dependent_cancellation_versions IS 'Append-only. What a dependent''s cancellation was, from recorded_at until recorded_until.';
 
-CREATE TABLE repricer.dependent_cancellation_versions_2026_11 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    dependent_sku text NOT NULL,
-    parent_sku text NOT NULL,
-    batch_id uuid NOT NULL,
-    cause text NOT NULL,
-    is_cross_subscription boolean NOT NULL,
-    target_transaction_id text,
-    target_period text,
-    cancel_reference_id uuid,
-    state text NOT NULL,
-    price_milliunits bigint,
-    currency text,
-    requested_at timestamp with time zone NOT NULL,
-    requested_by_evidence text NOT NULL,
-    settled_at timestamp with time zone,
-    settled_by_evidence text,
-    detail text,
-    next_check_at timestamp with time zone,
-    checks integer NOT NULL,
-    put_back_for text,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.dependent_cancellation_versions_2026_12 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    dependent_sku text NOT NULL,
-    parent_sku text NOT NULL,
-    batch_id uuid NOT NULL,
-    cause text NOT NULL,
-    is_cross_subscription boolean NOT NULL,
-    target_transaction_id text,
-    target_period text,
-    cancel_reference_id uuid,
-    state text NOT NULL,
-    price_milliunits bigint,
-    currency text,
-    requested_at timestamp with time zone NOT NULL,
-    requested_by_evidence text NOT NULL,
-    settled_at timestamp with time zone,
-    settled_by_evidence text,
-    detail text,
-    next_check_at timestamp with time zone,
-    checks integer NOT NULL,
-    put_back_for text,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.dependent_cancellation_versions_2027_01 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    dependent_sku text NOT NULL,
-    parent_sku text NOT NULL,
-    batch_id uuid NOT NULL,
-    cause text NOT NULL,
-    is_cross_subscription boolean NOT NULL,
-    target_transaction_id text,
-    target_period text,
-    cancel_reference_id uuid,
-    state text NOT NULL,
-    price_milliunits bigint,
-    currency text,
-    requested_at timestamp with time zone NOT NULL,
-    requested_by_evidence text NOT NULL,
-    settled_at timestamp with time zone,
-    settled_by_evidence text,
-    detail text,
-    next_check_at timestamp with time zone,
-    checks integer NOT NULL,
-    put_back_for text,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.dependent_cancellation_versions_2027_02 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    dependent_sku text NOT NULL,
-    parent_sku text NOT NULL,
-    batch_id uuid NOT NULL,
-    cause text NOT NULL,
-    is_cross_subscription boolean NOT NULL,
-    target_transaction_id text,
-    target_period text,
-    cancel_reference_id uuid,
-    state text NOT NULL,
-    price_milliunits bigint,
-    currency text,
-    requested_at timestamp with time zone NOT NULL,
-    requested_by_evidence text NOT NULL,
-    settled_at timestamp with time zone,
-    settled_by_evidence text,
-    detail text,
-    next_check_at timestamp with time zone,
-    checks integer NOT NULL,
-    put_back_for text,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT dependent_cancellation_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
 CREATE TABLE repricer.dependent_cancellation_versions_default (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -12073,7 +11874,7 @@ CREATE TABLE repricer.signing_headers (
     CONSTRAINT signing_headers_digest_size CHECK ((octet_length(digest) = 32))
 );
 
-COMMENT ON TABLE repricer.signing_headers IS 'The header of each signing chain, as sent, under its SHA-256. Never deleted: a few kilobytes a chain, and evidence cannot be rebuilt without.';
+COMMENT ON TABLE repricer.signing_headers IS 'The header of each signing chain, as sent, under its SHA-256. Rows are never deleted: a chain takes a few kilobytes, and evidence cannot be rebuilt without it.';
 
 CREATE VIEW repricer.evidence_size AS
  SELECT n.notifications,
@@ -12089,14 +11890,14 @@ CREATE VIEW repricer.evidence_size AS
                 UNION ALL
                  SELECT 'repricer.signing_headers'::regclass AS regclass) t) s);
 
-COMMENT ON VIEW repricer.evidence_size IS 'What the raw evidence takes on disk: every table and index of it.';
+COMMENT ON VIEW repricer.evidence_size IS 'How much disk the raw evidence takes, with all its tables and indexes.';
 
 CREATE TABLE repricer.figures_turn (
     one_row boolean DEFAULT true NOT NULL,
     CONSTRAINT figures_turn_one_row CHECK (one_row)
 );
 
-COMMENT ON TABLE repricer.figures_turn IS 'Who summarises figures holds its lock until its transaction ends.';
+COMMENT ON TABLE repricer.figures_turn IS 'A session that summarises figures locks its row until the end of its transaction.';
 
 CREATE TABLE repricer.first_approvals (
     batch_id uuid NOT NULL,
@@ -12149,7 +11950,7 @@ CREATE TABLE repricer.imported_increases (
     CONSTRAINT imported_increases_sku_size CHECK (((length(sku) >= 1) AND (length(sku) <= 128)))
 );
 
-COMMENT ON TABLE repricer.imported_increases IS 'Append-only. Increases from before the time that statements cover; a day counts from 00:00 UTC on. The subscription need not be known.';
+COMMENT ON TABLE repricer.imported_increases IS 'Append-only. Increases from before the time that statements cover. A day begins at 00:00 UTC. The subscription need not be known.';
 
 CREATE TABLE repricer.kept_moves (
     original_transaction_id text NOT NULL,
@@ -12170,7 +11971,7 @@ ALTER TABLE ONLY repricer.kept_moves ALTER COLUMN batch_id SET STATISTICS 0;
 
 COMMENT ON TABLE repricer.kept_moves IS 'What the revenue bridge counts of a subscription, in twelfths of milliunits. Only summarise_figures writes it.';
 
-COMMENT ON COLUMN repricer.kept_moves.known_after IS 'It holds for instants after this one, the latest that a fact bears; infinity: it is counted from the facts, as of a subscription with a call that is out, or with dependents on another one.';
+COMMENT ON COLUMN repricer.kept_moves.known_after IS 'The row holds for instants after this one, the latest instant of a fact. infinity: the moves are counted from the facts, for a subscription with a call that is out, or with dependents on another one.';
 
 CREATE TABLE repricer.mass_extension_approvals (
     extension_id uuid NOT NULL,
@@ -12179,7 +11980,7 @@ CREATE TABLE repricer.mass_extension_approvals (
     exceeded text[] NOT NULL
 );
 
-COMMENT ON TABLE repricer.mass_extension_approvals IS 'Append-only. Who approved a mass extension beyond their limits, as first_approvals of batches.';
+COMMENT ON TABLE repricer.mass_extension_approvals IS 'Append-only. Who approved a mass extension that exceeds their limits, as first_approvals says for batches.';
 
 CREATE TABLE repricer.migration_steps (
     version integer NOT NULL,
@@ -12240,7 +12041,7 @@ CREATE TABLE repricer.price_change_versions (
 )
 PARTITION BY RANGE (recorded_until);
 
-COMMENT ON TABLE repricer.price_change_versions IS 'Append-only. What a price change was until the instant of recording at which something known replaced it.';
+COMMENT ON TABLE repricer.price_change_versions IS 'Append-only. What a price change was until recorded_until, when something newer replaced it.';
 
 CREATE TABLE repricer.subscription_event_versions (
     original_transaction_id text NOT NULL,
@@ -12286,7 +12087,7 @@ CREATE TABLE repricer.move_tallies (
     price_effect numeric NOT NULL
 );
 
-COMMENT ON TABLE repricer.move_tallies IS 'Sums of kept_moves, each month to its end. Only summarise_figures writes it, one at a time.';
+COMMENT ON TABLE repricer.move_tallies IS 'Sums of kept_moves, each month to its end. Only summarise_figures writes it, one session at a time.';
 
 CREATE TABLE repricer.moved_renewals (
     original_transaction_id text NOT NULL,
@@ -12325,13 +12126,13 @@ CREATE TABLE repricer.outbox (
     CONSTRAINT outbox_bucket CHECK ((bucket = repricer.bucket_of(aggregateid)))
 );
 
-COMMENT ON TABLE repricer.outbox IS 'Events for other programs, written in the transaction of what they tell; never updated, deleted after their retention.';
+COMMENT ON TABLE repricer.outbox IS 'Events for other programs. An event is written in the transaction that changes what it reports, is never updated, and is deleted when its retention ends.';
 
-COMMENT ON COLUMN repricer.outbox.aggregateid IS 'The subscription: its events are in order.';
+COMMENT ON COLUMN repricer.outbox.aggregateid IS 'The subscription. Its events are in order.';
 
 COMMENT ON COLUMN repricer.outbox."position" IS 'Grows within an aggregate; has gaps.';
 
-COMMENT ON COLUMN repricer.outbox.id IS 'Names the event for ever: a receiver that knows it has it already.';
+COMMENT ON COLUMN repricer.outbox.id IS 'Identifies the event for ever. A receiver that knows this id has the event already.';
 
 COMMENT ON COLUMN repricer.outbox."timestamp" IS 'When it was written, by the machine''s clock; payload has the business instants.';
 
@@ -12346,7 +12147,7 @@ CREATE TABLE repricer.overdue_statements (
     CONSTRAINT overdue_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON TABLE repricer.overdue_statements IS 'Statements that came after the checkpoint of their subscription had taken the place of all that were signed before it. They were not folded.';
+COMMENT ON TABLE repricer.overdue_statements IS 'Statements that arrived after a checkpoint of their subscription, and were signed before it. They were not folded.';
 
 CREATE TABLE repricer.price_change_history_default (
     original_transaction_id text NOT NULL,
@@ -12360,138 +12161,6 @@ CREATE TABLE repricer.price_change_history_default (
     actor name DEFAULT SESSION_USER NOT NULL,
     recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
     CONSTRAINT price_change_history_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.price_change_versions_2026_11 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    recorded_at timestamp with time zone,
-    recorded_until timestamp with time zone NOT NULL,
-    claim_recorded_at timestamp with time zone,
-    current_sku text,
-    former_skus text[],
-    current_dependent_skus text[],
-    send_after timestamp with time zone,
-    send_by timestamp with time zone NOT NULL,
-    due_effective_at timestamp with time zone NOT NULL,
-    planned_effective_at timestamp with time zone,
-    moved_before_call text,
-    moved_since_call text,
-    request_reference_id uuid,
-    state text NOT NULL,
-    state_since timestamp with time zone NOT NULL,
-    reason text,
-    doubtful_since timestamp with time zone,
-    refused_at timestamp with time zone,
-    sent_at timestamp with time zone,
-    scheduled_at timestamp with time zone,
-    consent_asked_at timestamp with time zone,
-    accepted_at timestamp with time zone,
-    acceptance text,
-    effective_at timestamp with time zone,
-    ended_at timestamp with time zone,
-    is_leaving boolean NOT NULL,
-    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.price_change_versions_2026_12 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    recorded_at timestamp with time zone,
-    recorded_until timestamp with time zone NOT NULL,
-    claim_recorded_at timestamp with time zone,
-    current_sku text,
-    former_skus text[],
-    current_dependent_skus text[],
-    send_after timestamp with time zone,
-    send_by timestamp with time zone NOT NULL,
-    due_effective_at timestamp with time zone NOT NULL,
-    planned_effective_at timestamp with time zone,
-    moved_before_call text,
-    moved_since_call text,
-    request_reference_id uuid,
-    state text NOT NULL,
-    state_since timestamp with time zone NOT NULL,
-    reason text,
-    doubtful_since timestamp with time zone,
-    refused_at timestamp with time zone,
-    sent_at timestamp with time zone,
-    scheduled_at timestamp with time zone,
-    consent_asked_at timestamp with time zone,
-    accepted_at timestamp with time zone,
-    acceptance text,
-    effective_at timestamp with time zone,
-    ended_at timestamp with time zone,
-    is_leaving boolean NOT NULL,
-    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.price_change_versions_2027_01 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    recorded_at timestamp with time zone,
-    recorded_until timestamp with time zone NOT NULL,
-    claim_recorded_at timestamp with time zone,
-    current_sku text,
-    former_skus text[],
-    current_dependent_skus text[],
-    send_after timestamp with time zone,
-    send_by timestamp with time zone NOT NULL,
-    due_effective_at timestamp with time zone NOT NULL,
-    planned_effective_at timestamp with time zone,
-    moved_before_call text,
-    moved_since_call text,
-    request_reference_id uuid,
-    state text NOT NULL,
-    state_since timestamp with time zone NOT NULL,
-    reason text,
-    doubtful_since timestamp with time zone,
-    refused_at timestamp with time zone,
-    sent_at timestamp with time zone,
-    scheduled_at timestamp with time zone,
-    consent_asked_at timestamp with time zone,
-    accepted_at timestamp with time zone,
-    acceptance text,
-    effective_at timestamp with time zone,
-    ended_at timestamp with time zone,
-    is_leaving boolean NOT NULL,
-    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.price_change_versions_2027_02 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    change_id uuid NOT NULL,
-    recorded_at timestamp with time zone,
-    recorded_until timestamp with time zone NOT NULL,
-    claim_recorded_at timestamp with time zone,
-    current_sku text,
-    former_skus text[],
-    current_dependent_skus text[],
-    send_after timestamp with time zone,
-    send_by timestamp with time zone NOT NULL,
-    due_effective_at timestamp with time zone NOT NULL,
-    planned_effective_at timestamp with time zone,
-    moved_before_call text,
-    moved_since_call text,
-    request_reference_id uuid,
-    state text NOT NULL,
-    state_since timestamp with time zone NOT NULL,
-    reason text,
-    doubtful_since timestamp with time zone,
-    refused_at timestamp with time zone,
-    sent_at timestamp with time zone,
-    scheduled_at timestamp with time zone,
-    consent_asked_at timestamp with time zone,
-    accepted_at timestamp with time zone,
-    acceptance text,
-    effective_at timestamp with time zone,
-    ended_at timestamp with time zone,
-    is_leaving boolean NOT NULL,
-    CONSTRAINT price_change_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
 CREATE TABLE repricer.price_change_versions_default (
@@ -12544,13 +12213,13 @@ CREATE TABLE repricer.rate_limits (
     blocked_until timestamp with time zone
 );
 
-COMMENT ON COLUMN repricer.rate_limits.next_permit_micros IS 'No permit before it is free, for nobody has one behind it; microseconds since 1970.';
+COMMENT ON COLUMN repricer.rate_limits.next_permit_micros IS 'The next permit is not earlier than this. Every permit given so far is. Microseconds since 1970.';
 
-COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The permits of the last window and those to come, ascending; empty where none is ever missed. Microseconds since 1970.';
+COMMENT ON COLUMN repricer.rate_limits.taken_micros IS 'The permits of the last window and those to come, ascending; empty where the gap between permits alone keeps the rate. Microseconds since 1970.';
 
-COMMENT ON COLUMN repricer.rate_limits.counted_since_micros IS 'Permits before it stand for a window in which nobody called. Who counts calls counts none of them.';
+COMMENT ON COLUMN repricer.rate_limits.counted_since_micros IS 'Earlier permits only fill a window in which nobody called. They stand for no calls, and are not counted as such.';
 
-COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked every process for silence until then.';
+COMMENT ON COLUMN repricer.rate_limits.blocked_until IS 'The App Store asked that no process call before this instant.';
 
 CREATE TABLE repricer.refusal_streaks (
     kind text NOT NULL,
@@ -12570,7 +12239,7 @@ CREATE TABLE repricer.refusal_streaks (
     CONSTRAINT refusal_streaks_pairs CHECK (((cardinality(of_batches) = cardinality(of_subscriptions)) AND (cardinality(believed_done) = cardinality(believed_done_at))))
 );
 
-COMMENT ON TABLE repricer.refusal_streaks IS 'Refusals in a row since a call succeeded: by them it is judged whether a refusal is about one subscription or about all.';
+COMMENT ON TABLE repricer.refusal_streaks IS 'Refusals in a row since a call succeeded. They show whether a refusal is about one subscription or about all.';
 
 CREATE TABLE repricer.retention_floors (
     rule text NOT NULL,
@@ -12579,7 +12248,7 @@ CREATE TABLE repricer.retention_floors (
     dropped_by text DEFAULT SESSION_USER NOT NULL
 );
 
-COMMENT ON TABLE repricer.retention_floors IS 'Until when what a rule of retention names has been dropped.';
+COMMENT ON TABLE repricer.retention_floors IS 'For each rule of retention, the instant before which everything it names was dropped.';
 
 CREATE TABLE repricer.retention_progress (
     one_row boolean DEFAULT true NOT NULL,
@@ -12589,7 +12258,7 @@ CREATE TABLE repricer.retention_progress (
     CONSTRAINT retention_progress_one_row CHECK (one_row)
 );
 
-COMMENT ON COLUMN repricer.retention_progress.began_at IS 'As recorded_at counts: what was recorded since may have escaped it.';
+COMMENT ON COLUMN repricer.retention_progress.began_at IS 'By the same clock as recorded_at. The run may have missed what was recorded since.';
 
 CREATE TABLE repricer.rule_imports (
     revision integer NOT NULL,
@@ -12620,7 +12289,7 @@ CREATE TABLE repricer.running_moves (
 );
 ALTER TABLE ONLY repricer.running_moves ALTER COLUMN batch_id SET STATISTICS 0;
 
-COMMENT ON TABLE repricer.running_moves IS 'What is to be added to the whole month of kept_moves as of an instant within it, after from_at and not after until_at. Only summarise_figures writes it.';
+COMMENT ON TABLE repricer.running_moves IS 'What must be added to a whole month of kept_moves to have it as of an instant within the month, after from_at and not after until_at. Only summarise_figures writes it.';
 
 CREATE TABLE repricer.schema_migrations (
     version integer NOT NULL,
@@ -12711,63 +12380,7 @@ CREATE TABLE repricer.subscription_checkpoints (
     CONSTRAINT subscription_checkpoints_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
-COMMENT ON TABLE repricer.subscription_checkpoints IS 'The state that all statements signed before covers_before end in. One a subscription, replaced by the next one.';
-
-CREATE TABLE repricer.subscription_event_versions_2026_11 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.subscription_event_versions_2026_12 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.subscription_event_versions_2027_01 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.subscription_event_versions_2027_02 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    recorded_until timestamp with time zone NOT NULL,
-    CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
+COMMENT ON TABLE repricer.subscription_checkpoints IS 'The state of a subscription after all statements signed before covers_before. One row a subscription; the next checkpoint replaces it.';
 
 CREATE TABLE repricer.subscription_event_versions_default (
     original_transaction_id text NOT NULL,
@@ -12781,160 +12394,6 @@ CREATE TABLE repricer.subscription_event_versions_default (
     recorded_at timestamp with time zone NOT NULL,
     recorded_until timestamp with time zone NOT NULL,
     CONSTRAINT subscription_event_versions_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-CREATE TABLE repricer.subscription_events_2026_04 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
-
-CREATE TABLE repricer.subscription_events_2026_05 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
-
-CREATE TABLE repricer.subscription_events_2026_06 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
-
-CREATE TABLE repricer.subscription_events_2026_07 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
-
-CREATE TABLE repricer.subscription_events_2026_08 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
-
-CREATE TABLE repricer.subscription_events_2026_09 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
-
-CREATE TABLE repricer.subscription_events_2026_10 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
-
-CREATE TABLE repricer.subscription_events_2026_11 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
-
-CREATE TABLE repricer.subscription_events_2026_12 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
-
-CREATE TABLE repricer.subscription_events_2027_01 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
-);
-
-CREATE TABLE repricer.subscription_events_2027_02 (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    source text NOT NULL,
-    type text,
-    subtype text,
-    statement jsonb NOT NULL,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT subscription_events_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id))),
-    CONSTRAINT subscription_events_source CHECK ((source = ANY (ARRAY['notification'::text, 'response'::text, 'status'::text, 'legacy'::text])))
 );
 
 CREATE TABLE repricer.subscription_events_default (
@@ -12967,23 +12426,7 @@ CREATE TABLE repricer.webhook_deliveries (
     CONSTRAINT webhook_deliveries_state CHECK ((state = ANY (ARRAY['pending'::text, 'delivered'::text, 'given_up'::text])))
 );
 
-ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
-
 ALTER TABLE ONLY repricer.charge_versions ATTACH PARTITION repricer.charge_versions_default DEFAULT;
-
-ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
 
 ALTER TABLE ONLY repricer.dependent_cancellation_versions ATTACH PARTITION repricer.dependent_cancellation_versions_default DEFAULT;
 
@@ -12991,47 +12434,9 @@ ALTER TABLE ONLY repricer.notifications ATTACH PARTITION repricer.notifications_
 
 ALTER TABLE ONLY repricer.price_change_history ATTACH PARTITION repricer.price_change_history_default DEFAULT;
 
-ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
-
 ALTER TABLE ONLY repricer.price_change_versions ATTACH PARTITION repricer.price_change_versions_default DEFAULT;
 
-ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
-
 ALTER TABLE ONLY repricer.subscription_event_versions ATTACH PARTITION repricer.subscription_event_versions_default DEFAULT;
-
-ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_04 FOR VALUES FROM ('2026-04-01 00:00:00+00') TO ('2026-05-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_05 FOR VALUES FROM ('2026-05-01 00:00:00+00') TO ('2026-06-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_06 FOR VALUES FROM ('2026-06-01 00:00:00+00') TO ('2026-07-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_07 FOR VALUES FROM ('2026-07-01 00:00:00+00') TO ('2026-08-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_08 FOR VALUES FROM ('2026-08-01 00:00:00+00') TO ('2026-09-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_09 FOR VALUES FROM ('2026-09-01 00:00:00+00') TO ('2026-10-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_10 FOR VALUES FROM ('2026-10-01 00:00:00+00') TO ('2026-11-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_11 FOR VALUES FROM ('2026-11-01 00:00:00+00') TO ('2026-12-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2026_12 FOR VALUES FROM ('2026-12-01 00:00:00+00') TO ('2027-01-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2027_01 FOR VALUES FROM ('2027-01-01 00:00:00+00') TO ('2027-02-01 00:00:00+00');
-
-ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_2027_02 FOR VALUES FROM ('2027-02-01 00:00:00+00') TO ('2027-03-01 00:00:00+00');
 
 ALTER TABLE ONLY repricer.subscription_events ATTACH PARTITION repricer.subscription_events_default DEFAULT;
 
@@ -13091,18 +12496,6 @@ ALTER TABLE ONLY repricer.change_figures
 ALTER TABLE ONLY repricer.charge_versions
     ADD CONSTRAINT charge_versions_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
 
-ALTER TABLE ONLY repricer.charge_versions_2026_11
-    ADD CONSTRAINT charge_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.charge_versions_2026_12
-    ADD CONSTRAINT charge_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.charge_versions_2027_01
-    ADD CONSTRAINT charge_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.charge_versions_2027_02
-    ADD CONSTRAINT charge_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
-
 ALTER TABLE ONLY repricer.charge_versions_default
     ADD CONSTRAINT charge_versions_default_pkey PRIMARY KEY (original_transaction_id, transaction_id, sku, recorded_until, bucket);
 
@@ -13129,18 +12522,6 @@ ALTER TABLE ONLY repricer.dependency_roles
 
 ALTER TABLE ONLY repricer.dependent_cancellation_versions
     ADD CONSTRAINT dependent_cancellation_versions_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.dependent_cancellation_versions_2026_11
-    ADD CONSTRAINT dependent_cancellation_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.dependent_cancellation_versions_2026_12
-    ADD CONSTRAINT dependent_cancellation_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.dependent_cancellation_versions_2027_01
-    ADD CONSTRAINT dependent_cancellation_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.dependent_cancellation_versions_2027_02
-    ADD CONSTRAINT dependent_cancellation_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
 
 ALTER TABLE ONLY repricer.dependent_cancellation_versions_default
     ADD CONSTRAINT dependent_cancellation_versions_default_pkey PRIMARY KEY (original_transaction_id, change_id, dependent_sku, recorded_until, bucket);
@@ -13229,18 +12610,6 @@ ALTER TABLE ONLY repricer.price_change_history_default
 ALTER TABLE ONLY repricer.price_change_versions
     ADD CONSTRAINT price_change_versions_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
 
-ALTER TABLE ONLY repricer.price_change_versions_2026_11
-    ADD CONSTRAINT price_change_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.price_change_versions_2026_12
-    ADD CONSTRAINT price_change_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.price_change_versions_2027_01
-    ADD CONSTRAINT price_change_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.price_change_versions_2027_02
-    ADD CONSTRAINT price_change_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
-
 ALTER TABLE ONLY repricer.price_change_versions_default
     ADD CONSTRAINT price_change_versions_default_pkey PRIMARY KEY (original_transaction_id, change_id, recorded_until, bucket);
 
@@ -13295,56 +12664,11 @@ ALTER TABLE ONLY repricer.subscription_checkpoints
 ALTER TABLE ONLY repricer.subscription_event_versions
     ADD CONSTRAINT subscription_event_versions_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
 
-ALTER TABLE ONLY repricer.subscription_event_versions_2026_11
-    ADD CONSTRAINT subscription_event_versions_2026_11_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.subscription_event_versions_2026_12
-    ADD CONSTRAINT subscription_event_versions_2026_12_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.subscription_event_versions_2027_01
-    ADD CONSTRAINT subscription_event_versions_2027_01_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
-
-ALTER TABLE ONLY repricer.subscription_event_versions_2027_02
-    ADD CONSTRAINT subscription_event_versions_2027_02_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
-
 ALTER TABLE ONLY repricer.subscription_event_versions_default
     ADD CONSTRAINT subscription_event_versions_default_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, recorded_until, bucket);
 
 ALTER TABLE ONLY repricer.subscription_events
     ADD CONSTRAINT subscription_events_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
-
-ALTER TABLE ONLY repricer.subscription_events_2026_04
-    ADD CONSTRAINT subscription_events_2026_04_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
-
-ALTER TABLE ONLY repricer.subscription_events_2026_05
-    ADD CONSTRAINT subscription_events_2026_05_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
-
-ALTER TABLE ONLY repricer.subscription_events_2026_06
-    ADD CONSTRAINT subscription_events_2026_06_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
-
-ALTER TABLE ONLY repricer.subscription_events_2026_07
-    ADD CONSTRAINT subscription_events_2026_07_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
-
-ALTER TABLE ONLY repricer.subscription_events_2026_08
-    ADD CONSTRAINT subscription_events_2026_08_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
-
-ALTER TABLE ONLY repricer.subscription_events_2026_09
-    ADD CONSTRAINT subscription_events_2026_09_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
-
-ALTER TABLE ONLY repricer.subscription_events_2026_10
-    ADD CONSTRAINT subscription_events_2026_10_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
-
-ALTER TABLE ONLY repricer.subscription_events_2026_11
-    ADD CONSTRAINT subscription_events_2026_11_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
-
-ALTER TABLE ONLY repricer.subscription_events_2026_12
-    ADD CONSTRAINT subscription_events_2026_12_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
-
-ALTER TABLE ONLY repricer.subscription_events_2027_01
-    ADD CONSTRAINT subscription_events_2027_01_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
-
-ALTER TABLE ONLY repricer.subscription_events_2027_02
-    ADD CONSTRAINT subscription_events_2027_02_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
 
 ALTER TABLE ONLY repricer.subscription_events_default
     ADD CONSTRAINT subscription_events_default_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket);
@@ -13471,53 +12795,9 @@ CREATE INDEX store_calls_settled ON repricer.store_calls USING btree (settled_at
 
 CREATE INDEX subscription_events_left_out ON ONLY repricer.subscription_events USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
-CREATE INDEX subscription_events_2026_04_original_transaction_id_idx ON repricer.subscription_events_2026_04 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
+CREATE INDEX subscription_events_default_original_transaction_id_idx ON repricer.subscription_events_default USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_recorded ON ONLY repricer.subscription_events USING brin (recorded_at);
-
-CREATE INDEX subscription_events_2026_04_recorded_at_idx ON repricer.subscription_events_2026_04 USING brin (recorded_at);
-
-CREATE INDEX subscription_events_2026_05_original_transaction_id_idx ON repricer.subscription_events_2026_05 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
-
-CREATE INDEX subscription_events_2026_05_recorded_at_idx ON repricer.subscription_events_2026_05 USING brin (recorded_at);
-
-CREATE INDEX subscription_events_2026_06_original_transaction_id_idx ON repricer.subscription_events_2026_06 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
-
-CREATE INDEX subscription_events_2026_06_recorded_at_idx ON repricer.subscription_events_2026_06 USING brin (recorded_at);
-
-CREATE INDEX subscription_events_2026_07_original_transaction_id_idx ON repricer.subscription_events_2026_07 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
-
-CREATE INDEX subscription_events_2026_07_recorded_at_idx ON repricer.subscription_events_2026_07 USING brin (recorded_at);
-
-CREATE INDEX subscription_events_2026_08_original_transaction_id_idx ON repricer.subscription_events_2026_08 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
-
-CREATE INDEX subscription_events_2026_08_recorded_at_idx ON repricer.subscription_events_2026_08 USING brin (recorded_at);
-
-CREATE INDEX subscription_events_2026_09_original_transaction_id_idx ON repricer.subscription_events_2026_09 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
-
-CREATE INDEX subscription_events_2026_09_recorded_at_idx ON repricer.subscription_events_2026_09 USING brin (recorded_at);
-
-CREATE INDEX subscription_events_2026_10_original_transaction_id_idx ON repricer.subscription_events_2026_10 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
-
-CREATE INDEX subscription_events_2026_10_recorded_at_idx ON repricer.subscription_events_2026_10 USING brin (recorded_at);
-
-CREATE INDEX subscription_events_2026_11_original_transaction_id_idx ON repricer.subscription_events_2026_11 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
-
-CREATE INDEX subscription_events_2026_11_recorded_at_idx ON repricer.subscription_events_2026_11 USING brin (recorded_at);
-
-CREATE INDEX subscription_events_2026_12_original_transaction_id_idx ON repricer.subscription_events_2026_12 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
-
-CREATE INDEX subscription_events_2026_12_recorded_at_idx ON repricer.subscription_events_2026_12 USING brin (recorded_at);
-
-CREATE INDEX subscription_events_2027_01_original_transaction_id_idx ON repricer.subscription_events_2027_01 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
-
-CREATE INDEX subscription_events_2027_01_recorded_at_idx ON repricer.subscription_events_2027_01 USING brin (recorded_at);
-
-CREATE INDEX subscription_events_2027_02_original_transaction_id_idx ON repricer.subscription_events_2027_02 USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
-
-CREATE INDEX subscription_events_2027_02_recorded_at_idx ON repricer.subscription_events_2027_02 USING brin (recorded_at);
-
-CREATE INDEX subscription_events_default_original_transaction_id_idx ON repricer.subscription_events_default USING btree (original_transaction_id) WHERE ((statement -> 'ignored'::text) IS NOT NULL);
 
 CREATE INDEX subscription_events_default_recorded_at_idx ON repricer.subscription_events_default USING brin (recorded_at);
 
@@ -13529,23 +12809,7 @@ CREATE INDEX webhook_deliveries_given_up ON repricer.webhook_deliveries USING bt
 
 CREATE INDEX webhook_deliveries_pending ON repricer.webhook_deliveries USING btree (aggregateid, "position") WHERE (state = 'pending'::text);
 
-ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2026_11_pkey;
-
-ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2026_12_pkey;
-
-ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2027_01_pkey;
-
-ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_2027_02_pkey;
-
 ALTER INDEX repricer.charge_versions_pkey ATTACH PARTITION repricer.charge_versions_default_pkey;
-
-ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2026_11_pkey;
-
-ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2026_12_pkey;
-
-ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2027_01_pkey;
-
-ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_2027_02_pkey;
 
 ALTER INDEX repricer.dependent_cancellation_versions_pkey ATTACH PARTITION repricer.dependent_cancellation_versions_default_pkey;
 
@@ -13559,91 +12823,9 @@ ALTER INDEX repricer.notifications_not_understood ATTACH PARTITION repricer.noti
 
 ALTER INDEX repricer.price_change_history_pkey ATTACH PARTITION repricer.price_change_history_default_pkey;
 
-ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2026_11_pkey;
-
-ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2026_12_pkey;
-
-ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2027_01_pkey;
-
-ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_2027_02_pkey;
-
 ALTER INDEX repricer.price_change_versions_pkey ATTACH PARTITION repricer.price_change_versions_default_pkey;
 
-ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2026_11_pkey;
-
-ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2026_12_pkey;
-
-ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2027_01_pkey;
-
-ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_2027_02_pkey;
-
 ALTER INDEX repricer.subscription_event_versions_pkey ATTACH PARTITION repricer.subscription_event_versions_default_pkey;
-
-ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_04_original_transaction_id_idx;
-
-ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_04_pkey;
-
-ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_04_recorded_at_idx;
-
-ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_05_original_transaction_id_idx;
-
-ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_05_pkey;
-
-ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_05_recorded_at_idx;
-
-ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_06_original_transaction_id_idx;
-
-ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_06_pkey;
-
-ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_06_recorded_at_idx;
-
-ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_07_original_transaction_id_idx;
-
-ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_07_pkey;
-
-ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_07_recorded_at_idx;
-
-ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_08_original_transaction_id_idx;
-
-ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_08_pkey;
-
-ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_08_recorded_at_idx;
-
-ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_09_original_transaction_id_idx;
-
-ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_09_pkey;
-
-ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_09_recorded_at_idx;
-
-ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_10_original_transaction_id_idx;
-
-ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_10_pkey;
-
-ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_10_recorded_at_idx;
-
-ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_11_original_transaction_id_idx;
-
-ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_11_pkey;
-
-ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_11_recorded_at_idx;
-
-ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2026_12_original_transaction_id_idx;
-
-ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2026_12_pkey;
-
-ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2026_12_recorded_at_idx;
-
-ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2027_01_original_transaction_id_idx;
-
-ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2027_01_pkey;
-
-ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2027_01_recorded_at_idx;
-
-ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_2027_02_original_transaction_id_idx;
-
-ALTER INDEX repricer.subscription_events_pkey ATTACH PARTITION repricer.subscription_events_2027_02_pkey;
-
-ALTER INDEX repricer.subscription_events_recorded ATTACH PARTITION repricer.subscription_events_2027_02_recorded_at_idx;
 
 ALTER INDEX repricer.subscription_events_left_out ATTACH PARTITION repricer.subscription_events_default_original_transaction_id_idx;
 

@@ -14,13 +14,14 @@ SET citus.shard_count = :shards;
 -- to it. In one transaction Citus takes that over one connection to each node only.
 SELECT format('ALTER DATABASE %I SET citus.multi_shard_modify_mode = ''sequential''', current_database()) \gexec
 -- One connection to each worker in a session. With two, a transaction could hold the lock of a subscription over one and write its
--- money over the other; these end one after the other, and who waited for the lock would not see the money.
+-- money over the other. These commit one after the other, and a session that waited for the lock might not see the money yet.
 SELECT format('ALTER DATABASE %I SET citus.max_adaptive_executor_pool_size = 1', current_database()) \gexec
 
 -- Citus runs no deferred trigger on a reference table. Only functions write batches, so nobody can get past
 -- begin_submission and finish_submission; but a transaction of the owner could leave a batch unfinished.
 DROP TRIGGER IF EXISTS batches_are_finished ON repricer.batches;
--- Nor does Citus spread a table with triggers: who writes into charges by hand there must mark the subscription too (`stale_figures`).
+-- Citus does not spread a table with triggers either. So whoever changes charges by hand there must also mark the subscription
+-- (`stale_figures`).
 DROP TRIGGER IF EXISTS charges_inserted ON repricer.charges;
 DROP TRIGGER IF EXISTS charges_updated ON repricer.charges;
 DROP TRIGGER IF EXISTS charges_deleted ON repricer.charges;
@@ -54,8 +55,8 @@ SELECT format('SELECT create_distributed_table(%L, %L, colocate_with => %L)', na
 FROM to_spread WHERE kind = 'bucket' AND name <> 'repricer.subscriptions'::regclass ORDER BY name \gexec
 SELECT format('ALTER TABLE %s ADD CONSTRAINT %I %s', on_table, conname, definition) FROM keys \gexec
 \o
--- Whether the database is the one of before is asked on the coordinator, each second and before each search. A worker is
--- another database, and takes the coordinator's word.
+-- Every second, and before each search, a query asks whether this is still the same database. A worker is another database, so it
+-- answers with the identity of the coordinator.
 \o /dev/null
 SELECT 1 / min(success::integer) FROM run_command_on_workers($cmd$
     SET citus.enable_ddl_propagation TO off;

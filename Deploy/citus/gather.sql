@@ -12,7 +12,7 @@
 --   `gathered` in place of `repricer`. Their rights and comments stay.
 -- * summarise_figures is another one here (summarise.sql).
 --
--- Nothing of it is sent to the workers. psql variables, each with a default:
+-- None of this is sent to the workers. psql variables, each with a default:
 --   gathered_host, gathered_port   where the coordinator reaches itself (what pg_dist_node says of it)
 --   gathered_password              the owner's password, where the server asks even itself for one
 \set ON_ERROR_STOP on
@@ -26,7 +26,7 @@ CREATE EXTENSION IF NOT EXISTS postgres_fdw;
 CREATE SCHEMA IF NOT EXISTS gathered;
 -- Compiling a report's plan takes longer here than what it would save: estimates of foreign rows are rough.
 SELECT format('ALTER DATABASE %I SET jit = off', current_database()) \gexec
--- A worker of a report would read the cluster by a connection, and so in a snapshot, of its own.
+-- A parallel worker of a report would read the cluster over its own connection, and so in its own snapshot.
 SELECT format('ALTER DATABASE %I SET max_parallel_workers_per_gather = 0', current_database()) \gexec
 SELECT set_config('gathered.host', coalesce(nullif(:'gathered_host', ''), (SELECT nodename FROM pg_dist_node WHERE groupid = 0)), true),
     set_config('gathered.port', coalesce(nullif(:'gathered_port', ''), (SELECT nodeport FROM pg_dist_node WHERE groupid = 0)::text), true),
@@ -97,8 +97,8 @@ BEGIN
             EXECUTE format('ALTER FOREIGN TABLE gathered.%I ADD COLUMN %I %s%s%s', 'far_' || t.name, v.attname, v.type, v.coll,
                 CASE WHEN v.attnotnull THEN ' NOT NULL' ELSE '' END);
         END LOOP;
-        -- A condition that always holds, and that PostgreSQL must see to itself. For with it neither a join nor a sum is
-        -- sent along: Citus would refuse some of them.
+        -- A condition that is always true, and that only PostgreSQL can evaluate. Because of it PostgreSQL sends neither joins nor
+        -- sums to Citus, which would refuse some of them.
         SELECT format('f.%I::text COLLATE "C" <> ''''', a.attname) INTO STRICT v_condition FROM pg_attribute a
         WHERE a.attrelid = t.oid AND a.attnum > 0 AND a.attnotnull AND NOT a.attisdropped
             AND a.atttypid <> 'text'::regtype
@@ -144,8 +144,8 @@ WITH RECURSIVE parts AS (
     SELECT c.relname::text AS name, c.oid, 'view' AS kind, pg_get_viewdef(c.oid) AS text
     FROM pg_class c WHERE c.relkind = 'v' AND c.relnamespace = 'repricer'::regnamespace
     UNION ALL
-    -- Those that give rows, and the one that takes a row. What is asked for each row by itself stays as it is, and so does
-    -- what decides.
+    -- Functions that return rows, and the one that takes a row. Functions that are called for each row stay as they are, and so do
+    -- functions that decide.
     SELECT p.proname::text, p.oid, 'function', p.prosrc
     FROM pg_proc p
     WHERE p.pronamespace = 'repricer'::regnamespace AND p.provolatile = 's' AND p.prokind = 'f'
@@ -252,9 +252,9 @@ BEGIN
 END
 $rights$;
 
--- A statement of each submission with dependents that other subscriptions carry, which Citus refuses: it asks for the period of each
--- beside it. Here they are asked for one by one. The rows are those of this very transaction, so that `gathered` does not show
--- them.
+-- Citus refuses a statement of each submission with dependents on other subscriptions, because it reads the period of each
+-- of these subscriptions in a subquery. Here they are read one by one. The rows were written by this very transaction, so `gathered`
+-- does not show them.
 DO $claims$
 DECLARE
     v_old CONSTANT text := $old$

@@ -1,12 +1,12 @@
 -- summarise_figures for a spread database; gather.sql runs it. It does what that of a plain database does (0015_kept_figures), in
 -- another order and in smaller statements, because there is no snapshot over several nodes:
 --
--- 1. The marks go first, and the facts are read after that (through schema `gathered`). So a mark that goes is of a fact that
---    was counted, and a later one stays.
--- 2. Before the facts are read, every transaction over several nodes that was at its end then has ended on each of them. Else
---    a mark could be seen whose fact, on another node, is not.
--- 3. What is computed is put down once, in tables of the coordinator, and all that is kept is written from these. What goes
---    out of the sums is what was deleted.
+-- 1. The marks are deleted first, and the facts are read after that (through schema `gathered`). So the fact of every deleted mark
+--    was counted, and a later mark stays.
+-- 2. Before the facts are read, every transaction over several nodes that was committing then has ended on each of them. Otherwise
+--    a mark could be seen while its fact, on another node, is not.
+-- 3. The results are stored once, in tables of the coordinator, and everything that is kept is written from these. The sums lose
+--    exactly what was deleted.
 \set ON_ERROR_STOP on
 SET client_min_messages = warning;
 SET citus.enable_ddl_propagation TO off;
@@ -31,7 +31,7 @@ $same$;
 DROP VIEW IF EXISTS gathered.tallied_changes;
 DROP TABLE IF EXISTS gathered.counted_figures, gathered.former_figures, gathered.counted_outcomes, gathered.counted_charges,
     gathered.counted_instants, gathered.counted_moves, gathered.former_moves;
--- What one round works on. Empty between two rounds as far as anybody cares: the next one starts by emptying them.
+-- The working tables of one round. Their content between two rounds does not matter: each round starts by emptying them.
 CREATE UNLOGGED TABLE gathered.counted_figures AS SELECT * FROM gathered.live_change_figures WITH NO DATA;
 CREATE UNLOGGED TABLE gathered.former_figures (LIKE repricer.change_figures);
 CREATE UNLOGGED TABLE gathered.counted_outcomes AS SELECT * FROM gathered.live_forecast_outcomes WITH NO DATA;
@@ -41,17 +41,17 @@ CREATE UNLOGGED TABLE gathered.counted_moves AS
     SELECT id, at, batch_id, month, currency, storefront, cause, opening, closing, price_effect
     FROM gathered.moves_of('{}', '{}', NULL) WITH NO DATA;
 CREATE UNLOGGED TABLE gathered.former_moves (LIKE repricer.kept_moves);
--- By how much a round alters the sums: what was kept is taken out, and what is computed added.
+-- By how much a round alters the sums: what was kept is subtracted, and what is computed is added.
 SELECT format('CREATE VIEW gathered.tallied_changes AS %s', replace(replace(replace(replace(
     pg_get_viewdef('gathered.untallied_changes'::regclass), 'gathered.change_figures', 'gathered.former_figures'),
     'gathered.unkept_change_figures', 'gathered.counted_figures'),
     'gathered.stale_figures', 'gathered.former_figures'),
-    -- No sum counts who is silent.
+    -- Silent renewals are in no sum.
     'gathered.heard_charges d', '(SELECT NULL::timestamptz AS until) d'))
 FROM (SELECT set_config('search_path', '', true)) s \gexec
 SET LOCAL search_path TO DEFAULT;
 
--- Whether this transaction has read through `gathered` before, whose snapshot is then an old one.
+-- Whether this transaction has read through `gathered` before. Then its snapshot there is an old one.
 SELECT format($make$CREATE OR REPLACE FUNCTION gathered.is_reading() RETURNS boolean LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp
     AS 'SELECT EXISTS (SELECT FROM %I.postgres_fdw_get_connections() WHERE server_name = ''gathered'')'$make$, n.nspname)
 FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'postgres_fdw' \gexec

@@ -35,7 +35,7 @@ let package = Package(
     ])
 """
 PROGRAM = ".build/debug/repricerPackageTests.xctest"
-# What is slow, and asked in this order only where the quick tests find nothing.
+# The slow suites, run in this order, and only where the quick tests find nothing.
 SLOW = ["PlanPropertyTests", "FoldOrderTests"]
 FAILURE = re.compile(r"✘\S* Test .* recorded an issue .*?at (\w+)\.swift:")
 ERROR = re.compile(r"/Sources/Pricing/(\S+\.swift):(\d+):\d+: error: (.*)")

@@ -220,7 +220,7 @@ class Expectation:
         parents = defaultdict(list)
         for row in readable:
             for claim in row.claims(self.world):
-                # Who names itself shares nothing with others: it is told that alone.
+                # A row that names itself as a dependent gets only that fault, and none for sharing.
                 if claim != row.group:
                     parents[claim].append(row)
         for row in readable:

@@ -134,7 +134,7 @@ class Subscription:
             over = day + 2 * DAY
             if recorded is None or recorded > known_at:
                 continue
-            # Who states what a statement tells states nothing more.
+            # An imported increase that a statement tells of, too, adds nothing.
             if not any(sku == of and day <= at < over for of, at in told):
                 found.append(Earlier(day, twelve_months_after(day) + 2 * DAY))
         return found

@@ -95,7 +95,7 @@ class Case:
         self.subscription, self.sku, self.new = subscription, sku, new_price
         self.rulebook, self.now, self.siblings = rulebook, now, siblings
         self.current = subscription.item(sku).price
-        # Of when the rules and the imported increases are known.
+        # The instant as of which the rules and the imported increases are known.
         self.known = now if known is None else known
         self.is_increase = new_price > self.current
         self.renewals = Renewals(subscription, now, statement)

@@ -20,7 +20,7 @@ IN_FLIGHT = {"sending", "unknown"}
 STATES = ("awaiting_approval queued sending unknown scheduled pending_consent accepted effective declined cancelled "
           "lapsed invalidated rejected ineligible missed aborted").split()
 DAY = 86_400_000
-# Of so many months that follow another one, some can be compared.
+# With this many months that follow another one, some must be comparable.
 PAIRS_LEAST = 20
 
 
@@ -162,7 +162,7 @@ class Auditor:
     def attempts(self):
         began, by_subject = {}, collections.defaultdict(list)
         for line in self.world["wire"]:
-            # A question without an id is about a mass extension's progress.
+            # A request without an id asks for the progress of a mass extension.
             if line["endpoint"] not in ("changePrice", "cancel", "extend") or "reference" not in line:
                 continue
             if "outcome" not in line:

@@ -10,7 +10,7 @@ MOMENTS = 3_600_000
 # How late a call may be for a renewal, in days: with consent by period, announced, and a decrease. In South Korea it may be a
 # conversion's thirty.
 LEADS = {"P1W": 7, "P1M": 27, "P2M": 60, "P3M": 60, "P6M": 60, "P1Y": 60}
-# A notification comes so late at most, and what it told of was not known to a plan before.
+# A notification is at most this late. Until then a plan cannot know what it tells.
 POST = 11 * DAY
 NEVER_HAD = {"rejected", "ineligible", "missed", "aborted"}
 SLIPS = ("billing_failure", "late_call", "extension", "other")

@@ -1,7 +1,7 @@
 """What people were refused: each refusal is held against what the store had told until then, or what they had done."""
 import collections
 
-# A notification comes so late at most: what it told of may not have been known before.
+# A notification is at most this late. Until then the product may not know what it tells.
 from forecasts import POST
 
 

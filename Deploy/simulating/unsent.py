@@ -5,9 +5,9 @@ import collections
 import refusals
 
 DAY = 86_400_000
-# Between two turns of a part of the service lie four days at most, and a turn may be left out.
+# There are at most four days between two turns of a part of the service, and a turn may be left out.
 SHORT = 6 * DAY
-# The last days in which a row could go: something kept it then.
+# The last days in which a row could be sent: something must have held it back then.
 LAST = 8 * DAY
 # How long after its approval a wave is released, at most: two days after the first, three after the second, each at a turn.
 WAVES = {2: 6 * DAY, 3: 13 * DAY}

@@ -10,7 +10,7 @@ import json
 
 from look import LEASE, LONG_PAUSE, TRUE_ANSWERS, change_of, fates_of, is_definite
 
-# What a dead process held is somebody else's after so long.
+# After this long another process must have taken over what a dead one held.
 TAKEOVER_MAX = 30_000
 # A lease that was taken and not used, because its new holder died too.
 SIGNATURE_AGE_MAX = 300
@@ -171,7 +171,7 @@ def misjudged(look, entry, target, sku, since, wanted):
     if entry["state"] == "confirmed":
         return None if is_gone else "and the store will charge it"
     if entry["state"] == "discrepancy":
-        # Refused as no cancellation of ours deserves: a person has to end it.
+        # Refused without a fault of ours: a person has to end it.
         if any(call["fault"] == "refuse" and call["subscription"] == target
                for call in look.calls_at["cancel"]):
             return None
@@ -546,7 +546,7 @@ def takeovers(look):
             continue
         if settled is not None and is_dated_by_its_statement(call, settled) and any(
                 instant <= at for instant in learned(look, call, settled)):
-            # The call was one too many already: what it was to find out had been told before its sender died.
+            # The call was not needed any more: what it asked for had been told before its sender died.
             continue
         next_at = min(later, default=look.real_end)
         allowed = TAKEOVER_MAX + look.was_away(at, next_at) + look.stood_still(at, next_at, LONG_PAUSE)

@@ -24,9 +24,9 @@ LONG_PAUSE = 100
 # A 429 reaches every replica in this time; until then calls leave whose instants were reserved.
 SILENCE_BEGINS = 1_000
 DRAIN_MAX = 10_000
-# In a database that lost something no call leaves for so long: until none can be on its way, and the history is read.
+# After a database has lost something, no call leaves for this long: until none can be on its way, and the history is read.
 CAUGHT_UP_IN = 90_000
-# Until a person lets calls go on after refusals of all; who waits for longer waits for nobody.
+# A person lets calls go on this long after all were refused, at the latest. A longer wait has another cause.
 ALIKE_MAX = 60_000
 # Where calls wait for the history, somebody reads it: the next process goes on so long after the death of one that read.
 READ_AGAIN_IN = 15_000

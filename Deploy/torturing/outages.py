@@ -220,7 +220,7 @@ class Outages:
             self.world.store.clear_faults()
             victim.start()
             wait_for(60, "the replica", lambda: victim.is_ready)
-        # Lest the calls left here are counted in the rates of what comes after.
+        # Otherwise the calls that are left here would count in the rates of the outages that follow.
         left = ("SELECT count(*) FROM repricer.store_calls WHERE kind = 'price_change' AND settled_at IS NULL"
                 f" AND prepared_at < to_timestamp({time.time()})")
         wait_for(120, "an end of all calls left", lambda: self.cluster.sql(left) == ["0"])

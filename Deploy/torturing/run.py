@@ -22,7 +22,7 @@ from world import Broken, World
 
 DAY = 86_400_000
 ROUND_SECONDS_MAX = 300
-# A machine that stood still for longer has let months of a hurried clock go by unseen: no verdict about the product.
+# If the machine stood still for longer, months of the hurried clock passed unseen: that gives no verdict about the product.
 STANDSTILL_MAX_MS = 20_000
 VOID_ROUNDS_MAX = 3
 # What no run can be without: a check of these that looked at nothing is blind.
@@ -30,7 +30,8 @@ ALWAYS_BUSY = {
     "rows_accounted", "states_sum", "final_or_waiting", "applied_once", "one_id_an_intent", "ids_committed", "sends_committed",
     "no_overlap", "rate_second", "rate_hour", "applied_in_ledger", "ends_equal", "nothing_stuck", "journals_whole",
     "extensions_settled"}
-# And what no run is without from so many kills on: some died with a call out, which another one took over, and some declined.
+# The same for runs of KILLS_OF_BUSY_RUNS kills or more: in these some processes died with a call out that others took over, and
+# some customers declined.
 BUSY_WITH_KILLS = {
     "taken_over", "events_whole", "webhooks_delivered", "webhooks_true", "webhooks_signed", "ends_proved"}
 KILLS_OF_BUSY_RUNS = 100

@@ -22,7 +22,7 @@ LONG = [
 NOTIFICATION_FAULTS = [
     ("duplicate", 4, (0, 0)), ("reorder", 3, (1, 3)), ("delay", 3, (1, 4)), ("lose", 1, (0, 0))]
 
-# Refusals that no call of ours deserves: of one call, and of so many in a row that they say nothing of a customer.
+# Refusals without a fault of ours: of one call, and of so many in a row that they say nothing about a customer.
 ODD_CODES = [4030010, 4040010, 4000173, 4010000]
 SYSTEMIC_CODES = [4030010, 4040010, 4000173]
 ODD_SHARE, SYSTEMIC_SHARE = 0.03, 0.034
@@ -119,7 +119,7 @@ class Trouble:
         order = chance.sample(self.world.replicas, len(self.world.replicas))
         pause = chance.uniform(0.2, 3) if chance.random() < 0.25 else 0
         for replica in order:
-            # One that is away, frozen or draining is not worth a kill.
+            # To kill a replica that is away, frozen or draining tests nothing.
             if not replica.lock.acquire(blocking=False):
                 continue
             try:
@@ -260,7 +260,7 @@ class Trouble:
         while not self.ending.wait(chance.uniform(0.1, self.world.plan.fault_pause)):
             rounds += 1
             if rounds % 20 == 0:
-                # What found no occasion must not pile up.
+                # Orders for which no call came must not pile up.
                 self._try(self.world.store.clear_faults)
             if systemic and time.time() >= systemic:
                 self._order_refusals(chance, is_odd=False)

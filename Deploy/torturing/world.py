@@ -447,7 +447,7 @@ class Holds:
     """When the database said that calls wait until the history is read."""
 
     EVERY = 0.5
-    # What lies between two sights is taken to be as they were, where the database was away for no longer.
+    # Between two readings the state is taken to be that of both, unless the database was away for longer than this.
     APART_MAX = 5
 
     def __init__(self, cluster):

@@ -21,13 +21,14 @@ package enum BatchQueries {
         package var pausedReason: String?
         /// What halted it, where no person paused it: a guard, or the App Store's code.
         package var haltedBy: String?
-        /// The person who paused it while it was halted, when and why: what was halted, and why, stays told.
+        /// The person who paused it while it was halted, with the time and the reason. The halt and its reason are kept
+        /// beside them.
         package var alsoPausedBy: String?
         package var alsoPausedAt: Int64?
         package var alsoPausedReason: String?
-        /// When the next probe of a batch that a code has halted may go, in UTC milliseconds of real time.
+        /// When the next probe of a batch that a code has halted may be sent, in UTC milliseconds of real time.
         package var probeAt: Int64?
-        /// With what the latest probe was refused, and for whom.
+        /// The answer with which the latest probe was refused, and its subscription.
         package var probeAnswer: String?
         package var grouping: String
         /// The number of waves; 0 for a batch without waves.
@@ -40,11 +41,11 @@ package enum BatchQueries {
 
         package var awaitsApproval: Bool { state == "awaiting_approval" }
 
-        /// Whether nothing of it is released any more.
+        /// Whether it was rejected or aborted, so that none of its changes is sent any more.
         package var isWithdrawn: Bool { state == "rejected" || state == "aborted" }
 
-        /// What of its state only its rows and a stop tell, `under_way` or `finished`, `paused` or `halted`; nil where
-        /// there is no more to say. `isFinal`: nothing of it is open any more.
+        /// What the stored state alone does not show: `under_way` or `finished`, `paused` or `halted`; nil where there
+        /// is nothing to add. `isFinal` says that no row of it is open any more.
         package func standing(isFinal: Bool) -> String? {
             let stop = haltedBy == nil ? "paused" : "halted"
             return switch state {
@@ -55,8 +56,7 @@ package enum BatchQueries {
             }
         }
 
-        /// Its state as people read it, on the screen and on the pages alike: the word that programs read, and how it
-        /// stands.
+        /// Its state for people, the same in the CLI and on the pages: the stored state, and what `standing` adds.
         package func stateWords(isFinal: Bool) -> String {
             [state, standing(isFinal: isFinal)].compactMap(\.self).joined(separator: ", ")
                 .replacing("_", with: " ")

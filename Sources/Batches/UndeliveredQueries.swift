@@ -1,19 +1,21 @@
 import Facts
 package import Postgres
 
-/// Whether anybody delivers. Who delivers asks for permits as soon as a change is due, so where changes are due and
-/// nobody has asked for a while, no such process runs.
+/// Whether any process delivers. A process that delivers requests permits as soon as a change is due. So where changes
+/// are due and no permit was requested for a while, no such process runs.
 package enum UndeliveredQueries {
-    /// Changes are due, calls are allowed, and no process asks for permits.
+    /// Changes are due and calls are allowed, but no process requests permits.
     package struct Undelivered: Sendable, Equatable {
-        /// The last permit for a price change, in UTC milliseconds; nil where none was ever asked for.
+        /// The last permit for a price change, in UTC milliseconds; nil where none was ever requested.
         package var askedAt: Int64?
     }
 
-    /// A halted or throttled kind asks once a minute or less; that is said where the halt is.
+    /// After this time without a request for permits, no process delivers. Halted and throttled kinds are not reported
+    /// here, because they request one only once a minute or less, and their halt is reported itself.
     private static let silenceMicros: Int64 = 180_000_000
 
-    /// nil where nothing is due, calls are held back, or somebody asks. After a decision a minute is given.
+    /// Returns nil where nothing is due, calls are held back, or a process requests permits. For a minute after any
+    /// decision it returns nil too.
     package static func find(
         now: Int64, on connection: isolated PostgresConnection
     ) throws -> Undelivered? {
@@ -34,7 +36,7 @@ package enum UndeliveredQueries {
                     WHERE a.recorded_at > (SELECT at FROM clock) - interval '1 minute')
             """
         ).oneOrNil()
-        // Two questions, because the changes are spread by bucket, and the rest is not.
+        // These are two queries, because the changes are spread by bucket and the other tables are not.
         guard let silent,
             try isAnythingDue(now: now, realNow: silent.milliseconds("real_now"), on: connection)
         else { return nil }

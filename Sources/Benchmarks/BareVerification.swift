@@ -13,7 +13,7 @@ final class BareVerification {
     private let context: OpaquePointer
     private let sha256: OpaquePointer
 
-    /// `notifications` are compact JWS, each with those that it holds; `leaf` is the DER of their signer.
+    /// `notifications` are compact JWS, each with the JWS nested in it; `leaf` is the DER of their signer.
     init(notifications: [[[UInt8]]], leaf: [UInt8], decode: ([UInt8]) -> [UInt8]?) throws {
         let certificate = leaf.withUnsafeBufferPointer { buffer in
             var cursor = buffer.baseAddress
@@ -61,8 +61,8 @@ final class BareVerification {
         }
     }
 
-    /// The two signatures of a chain (leaf, intermediate, root, DER), each checked under the next certificate's
-    /// key: what no proof of a chain can do without.
+    /// The two signatures of a chain (leaf, intermediate, root, DER), each checked under the next certificate's key:
+    /// the minimum for verifying a chain.
     static func checkChain(_ chain: [[UInt8]]) throws {
         let certificates = chain.map { der in
             der.withUnsafeBufferPointer { buffer in

@@ -1,6 +1,6 @@
 import Glibc
 
-/// What a measurement could not do, in words for the person who runs it.
+/// Why a measurement failed, for the person who runs it.
 struct BenchmarkFailure: Error, CustomStringConvertible {
     let description: String
 

@@ -8,10 +8,10 @@ import Pricing
 import ServiceKit
 import Synchronization
 
-/// Price changes a second from queued to stored answer, by the scheduler of `serve` against an App Store that
-/// answers at once. `rate=` is the limit in calls a second, 0 for none; `calls=` ends the run; `lanes=`, `claim=` and
-/// `replicas=` size it.
-/// Prints one JSON object; `cpu_share` is the scheduler's, without the CPU time that the App Store of this process took.
+/// Price changes a second from queued to stored answer, by the scheduler of `serve` against an App Store that answers
+/// at once. `rate=` is the limit in calls a second, 0 for none; `calls=` ends the run; `lanes=`, `claim=` and
+/// `replicas=` size it. Prints one JSON object; `cpu_share` is the scheduler's, without the CPU time of the simulated
+/// App Store in this process.
 enum DispatchRate {
     static func run(_ options: Options) async throws {
         let calls = try options.integer("calls")
@@ -29,7 +29,8 @@ enum DispatchRate {
         let cpu = cpuSeconds()
         let services = replicas.map { replica in Task { try await replica.scheduler.run() } }
         let started = ContinuousClock.now
-        // Few looks at the real rate: they wake threads, which counts as the scheduler's.
+        // It checks rarely at a limited rate, because each check wakes threads, which counts as the scheduler's CPU
+        // time.
         let glance: Duration = .milliseconds(rate > 0 ? 500 : 50)
         while store.count < calls {
             guard ContinuousClock.now - started < .seconds(1800) else {
@@ -49,7 +50,7 @@ enum DispatchRate {
                 store.instants, settledIn: seconds, cpu: used, limit: rate))
     }
 
-    /// What one process of `serve` has: connections and memory of its own.
+    /// One replica as a process of `serve` would be, with connections and memory of its own.
     private static func replica(
         _ conninfo: String, _ store: InstantStore, _ limits: Scheduler.Limits
     ) -> (pool: DatabasePool, scheduler: Scheduler) {
@@ -104,7 +105,7 @@ enum DispatchRate {
     }
 }
 
-/// Applies every call at once, and notes when it came.
+/// Applies every call at once, and records its instant.
 private final class InstantStore: StoreCalls {
     private struct Heard {
         var instants: [Double] = []
@@ -116,7 +117,7 @@ private final class InstantStore: StoreCalls {
 
     var count: Int { heard.withLock { $0.instants.count } }
     var instants: [Double] { heard.withLock { $0.instants.sorted() } }
-    /// Of the threads while they were in here.
+    /// The CPU time of threads while they ran in this object.
     var cpuSeconds: Double { heard.withLock { $0.cpuSeconds } }
 
     func changePrice(

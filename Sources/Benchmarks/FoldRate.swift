@@ -3,8 +3,8 @@ import Foundation
 import Notifications
 import ServiceKit
 
-/// Notifications a second from the inbox into facts, by the projector of `serve`, until the inbox
-/// is empty. The database is libpq's own choice, by `database=`.
+/// Notifications a second from the inbox into facts, by the projector of `serve`, until the inbox is empty. `database=`
+/// is a connection string for libpq.
 enum FoldRate {
     static func run(_ options: Options) async throws {
         let pool = DatabasePool(

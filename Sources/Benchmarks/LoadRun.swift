@@ -1,11 +1,11 @@
 import Glibc
 
-/// Posts notifications over `connections=` kept connections from one thread, and prints one JSON
-/// object of what happened.
+/// Posts notifications over `connections=` kept connections from one thread, and prints one JSON object with the
+/// results.
 ///
-/// Without `rate=` each connection sends its next request as soon as the last was answered. With
-/// it requests fall due evenly spaced, whatever the answers take (an open loop), and a latency
-/// counts from the instant at which its request was due.
+/// Without `rate=` each connection sends its next request as soon as the last was answered. With it requests fall due
+/// at even intervals, however long the answers take (an open loop), and a latency counts from the instant at which its
+/// request was due.
 enum LoadRun {
     static func run(_ options: Options) async throws {
         let lines = try MappedLines(path: "\(try options.text("folder"))/payloads.ndjson")
@@ -26,8 +26,8 @@ enum LoadRun {
     }
 }
 
-/// One thread and `poll`; bodies go from the file's pages to the socket without a copy. It must cost little,
-/// since it shares the machine with what it measures.
+/// One thread and `poll`; bodies go from the file's pages to the socket without a copy. It must use little CPU, because
+/// it shares the machine with the measured service.
 private final class LoadGenerator {
     private struct Connection {
         let descriptor: Int32
@@ -107,7 +107,7 @@ private final class LoadGenerator {
         end = .now
     }
 
-    /// Milliseconds until the next request is due; for ever when that depends on answers only.
+    /// Milliseconds until the next request is due, at most 1000; 1000 also when that depends on answers only.
     private func timeout() -> Int32 {
         guard let interval, next < jobs.upperBound, !idle.isEmpty else { return 1000 }
         let due = start + interval * (next - jobs.lowerBound)
@@ -172,7 +172,7 @@ private final class LoadGenerator {
         entries[index].events = Int16(events)
     }
 
-    /// The receiver's answers are small and come in one piece; the first line is what counts.
+    /// The receiver's answers are small and arrive in one piece. Only the first line matters.
     private func read(_ index: Int) throws {
         let count = recv(connections[index].descriptor, answer.baseAddress, answer.count, 0)
         if count < 0, errno == EAGAIN || errno == EINTR { return }

@@ -7,7 +7,7 @@ import SandboxStore
 enum PayloadFile {
     static let bundleID = "com.example.app"
 
-    /// `folder=` gets `root.pem` and `payloads.ndjson`: `count=` renewals and price increases of
+    /// Writes `root.pem` and `payloads.ndjson` into `folder=`: `count=` renewals and price increases of
     /// `subscriptions=` subscriptions, each subscription's in the order of signing.
     static func make(_ options: Options) async throws {
         let folder = try options.text("folder")

@@ -1,7 +1,7 @@
 import Foundation
 
-/// Whole notifications verified and decoded a second, by one thread and by two, and the same for the bare
-/// OpenSSL operations that they need: what this machine allows everything that takes notifications in.
+/// Whole notifications verified and decoded per second, by one thread and by two, and the same for the bare OpenSSL
+/// operations that they need: this machine's upper bound for receiving notifications.
 enum VerificationRate {
     static func run(_ options: Options) async throws {
         let folder = try options.text("folder")
@@ -27,7 +27,7 @@ enum PayloadReader {
     }
 }
 
-/// The lines of a file that stays where it is.
+/// The lines of a memory-mapped file.
 final class MappedLines: @unchecked Sendable {
     // Unchecked: the mapping is read only, and lives as long as this object.
     let bytes: UnsafeRawBufferPointer

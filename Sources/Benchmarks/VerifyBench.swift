@@ -5,8 +5,8 @@ import Synchronization
 
 /// `verify`: whole notifications verified and decoded, against the bare OpenSSL operations that they need.
 ///
-/// Product and ceiling take turns over the same payloads, so that what else the machine does falls on both;
-/// figures are medians.
+/// The product and bare OpenSSL alternate over the same payloads, so that other load on the machine affects both.
+/// Figures are medians.
 enum VerifyBench {
     private static let rounds = 15
 
@@ -31,7 +31,7 @@ struct ThreadRates {
 }
 
 final class VerifyRounds: Sendable {
-    /// So few that product and ceiling change turns before the machine's mood does.
+    /// So few that product and bare OpenSSL alternate faster than the machine's load changes.
     private static let slice = 20
 
     private let payloads: [String]
@@ -112,7 +112,7 @@ final class VerifyRounds: Sendable {
             note: "two threads over one; same for bare OpenSSL")
     }
 
-    /// One thread and two, product and bare OpenSSL, in turns.
+    /// The rates of one thread and of two, of the product and of bare OpenSSL, in turns.
     ///
     /// Whichever thread is free takes the next ten, as a server's threads do: shares fixed beforehand would
     /// measure the slower of two cores.
@@ -156,7 +156,7 @@ final class VerifyRounds: Sendable {
         }
     }
 
-    /// The first JWS under a chain that nobody has seen, parsing of header and certificates included.
+    /// Times the first JWS under an unknown chain, including the parsing of its header and certificates.
     func measureColdChain(rounds: Int) throws {
         var (times, bare) = ([Double](), [Double]())
         for index in 0..<rounds {
@@ -172,7 +172,7 @@ final class VerifyRounds: Sendable {
         )
     }
 
-    /// The good traffic of one thread while four others send forged chains, each another, as fast as they can.
+    /// Times one thread's valid traffic while four others verify forged chains, each a new one, as fast as they can.
     func measureFlood(rounds: Int) throws {
         var (alone, flooded) = ([Double](), [Double]())
         for round in 0..<rounds {
@@ -228,7 +228,7 @@ final class VerifyRounds: Sendable {
         throw BenchmarkFailure("a forged chain was accepted")
     }
 
-    /// Notifications a second of something that takes all of them once.
+    /// Notifications per second of a body that processes all of them once.
     private func rate(_ body: () throws -> Void) rethrows -> Double {
         Double(payloads.count) / (try seconds(body))
     }

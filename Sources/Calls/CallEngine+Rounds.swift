@@ -1,8 +1,8 @@
 import ServiceKit
 
 extension CallEngine {
-    /// Does one round after another until the service is cancelled, then waits for the calls that are out. They are
-    /// not cancelled with the service.
+    /// Does one round after another until the service is cancelled, then waits for the calls in flight. They are not
+    /// cancelled with the service.
     package func run(
         failure: String, idleWait: Duration, count: @escaping @Sendable () -> Void = {},
         _ step: @escaping @Sendable (CallsOut) async throws -> Int
@@ -20,7 +20,7 @@ extension CallEngine {
         await drain(out)
     }
 
-    /// Waits for calls that are out when the service ends. A call that is still out afterwards is taken over once its
+    /// Waits for the calls in flight when the service ends. A call that is still out afterwards is taken over once its
     /// lease has ended.
     package func drain(_ out: CallsOut) async {
         // The service is cancelled, and a cancelled task could not wait.

@@ -6,35 +6,37 @@ package import ServiceKit
 /// Carries calls to the App Store: intent, lease, call, check, settlement. Calls of every kind go through it.
 package struct CallEngine: Sendable {
     package struct Limits: Sendable {
-        /// How long a lease lasts. It is renewed while the calls are out, so that the work of a dead process is taken
-        /// over this soon.
+        /// How long a lease lasts. It is renewed while the calls are in flight, so that the work of a dead process is
+        /// taken over this soon.
         package var leaseFor: Duration = .seconds(10)
         /// After this time the client stops waiting for an answer. The App Store may still apply the call.
         package var requestDeadline: Duration = .seconds(30)
-        /// How long after the beginning of its claim a call may leave. The claim asks for pauses, and a call that got
-        /// no permit in this time is put back. So a pause is effective within a second, however slow the claim was.
+        /// How long after the start of its claim a call may still be sent. Only the claim reads the pauses, and a call
+        /// that gets no permit in this time is put back. So a pause takes effect within a second, however slow the
+        /// claim was.
         package var leavesWithin: Duration = .milliseconds(750)
-        /// The same limit for a check, which no pause holds back.
+        /// The same limit for a status check. No pause holds a check back.
         package var checksWithin: Duration = .seconds(2)
-        /// How long an answer waits for others of its claim, to be stored with them. At 50 calls a second the last
-        /// call of a claim leaves half a second after it. So one transaction stores them all where the App Store
-        /// answers within another half second.
+        /// How long an answer waits for the other answers of its claim, so that one transaction stores them together.
+        /// At 50 calls a second the last call of a claim is sent half a second after the claim. So where the App Store
+        /// answers within another half second, one transaction stores all of them.
         package var settleEvery: Duration = .seconds(1)
-        /// How long no claim begins after a call that did not leave.
+        /// How long the engine starts no new claim after a call that could not be sent.
         package var failureWait: Duration = .seconds(1)
-        /// The time between two probes while the service is halted: of the business clock, over all replicas.
+        /// The time between two probes of a halt, by the business clock and counted over all replicas.
         package var probes = ProbePace()
         /// The growing time between two probes of an App Store that gives no answers, by the business clock.
         package var unanswered = Backoff(first: .seconds(1), max: .seconds(60))
         /// How many open calls of one bucket are taken over together.
         package var callsPerClaim = 25
-        /// How long calls that are out may take when the service ends. A call that is still out then is taken over.
+        /// How long calls in flight may take when the service ends. A call that is still out then is taken over.
         package var drainFor: Duration = .seconds(7)
 
         package init() {}
     }
 
-    /// How long after its client's deadline a call may still be applied (our choice, because Apple is silent).
+    /// How long after the client's deadline the App Store may still apply a call. Apple states no limit, so this value
+    /// is our choice.
     private static let applyTime: Duration = .seconds(60)
 
     package let pool: DatabasePool
@@ -51,7 +53,7 @@ package struct CallEngine: Sendable {
     let outOfReach: Outage
     let recent = RecentAnswers()
     let packer = PayloadPacker()
-    /// What the last statuses got that were read outside a round. They say nothing of calls.
+    /// The results of recent status reads outside a round. They say nothing about calls.
     private let recentStatuses = RecentAnswers()
     package let refusedStatuses = RefusedStatuses()
     /// The database's clock; nil where a test moves the clock by hand.
@@ -84,7 +86,8 @@ package struct CallEngine: Sendable {
     package var leaseUntil: Int64 { realClock.nowMilliseconds() + limits.leaseFor.milliseconds }
 
     /// How long after the end of its lease a call may still be on its way, in milliseconds of the machine's clock. A
-    /// rehearsal with a fast clock shortens it by as much, because statements that come later are followed as well.
+    /// rehearsal with a fast clock divides it by the rate of that clock. That is safe, because a statement that arrives
+    /// later is still followed.
     package var flightTime: Int64 {
         let applyTime: Duration = environment == .production ? Self.applyTime : .zero
         return clock.realDuration(of: limits.requestDeadline + applyTime).milliseconds
@@ -163,8 +166,8 @@ package struct CallEngine: Sendable {
             realNow: realClock.nowMilliseconds(), layout: layout)
     }
 
-    /// Goes on with calls that this process, or one that died, left open. A pause holds back what is sent once more,
-    /// while checks go on. Returns how many calls it took over.
+    /// Takes over calls that this process, or one that died, left open, and continues them. A pause holds back calls
+    /// that are to be sent again, but not checks. Returns how many calls it took over.
     package func resume<Kind: CallKind>(
         _ kind: Kind, _ waiting: StoreCallQueries.Waiting,
         _ controls: ServiceControlQueries.Everything,
@@ -181,8 +184,8 @@ package struct CallEngine: Sendable {
         return taken
     }
 
-    /// Whether open calls may go on. Where a probe asks whether the App Store takes calls again, the others wait for
-    /// its answer.
+    /// Whether another bucket of open calls may be taken over. While a probe is due, one call is taken over, and all
+    /// others wait for its answer.
     private func mayGoOn(
         _ kind: some CallKind, _ taken: Int, _ controls: ServiceControlQueries.Everything
     ) -> Bool {
@@ -235,8 +238,8 @@ package struct CallEngine: Sendable {
         }
     }
 
-    /// Acts on the answer to a status that was read outside a round: on the silence that it asks for, and on a
-    /// refusal beside those of others.
+    /// Acts on the answer to a status read outside a round: keeps the silence that the answer asks for, and judges a
+    /// refusal together with those of other subscriptions.
     package func heed(
         _ answer: StoreAnswer, of subject: String, for kind: StoreCall.Kind,
         _ permitSource: CallPermitSource, _ controls: ServiceControlQueries.Everything
@@ -269,7 +272,7 @@ package struct CallEngine: Sendable {
         }
     }
 
-    /// Notes that our key was not what calls were refused for.
+    /// Notes that a status was answered, so our key is not why calls were refused.
     private func noteGoodKey(_ kind: StoreCall.Kind) async throws {
         try await pool.withTransaction { [recent] connection in
             let former = try RefusalStreakQueries.lock(kind, on: connection)
@@ -278,7 +281,8 @@ package struct CallEngine: Sendable {
         }
     }
 
-    /// Halts the service, because calls of no batch fare better. One probe a minute leaves over all replicas.
+    /// Halts the service, because calls of all batches are refused alike. Then all replicas together send one probe a
+    /// minute.
     func haltAll(
         because refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind,
         _ streak: RefusalStreak?, _ permitSource: CallPermitSource
@@ -288,7 +292,7 @@ package struct CallEngine: Sendable {
             until: now.advanced(by: limits.probes.next().milliseconds), for: .halted)
     }
 
-    /// Halts a kind of call, because none of its calls fares better. Other kinds go on.
+    /// Halts one kind of call, because all its calls are refused alike. Other kinds continue.
     func haltKind(
         _ kind: StoreCall.Kind, because refusal: StoreRefusal, _ subject: String,
         _ streak: RefusalStreak?, _ permitSource: CallPermitSource

@@ -7,7 +7,7 @@ import ServiceKit
 package protocol CallKind: Sendable {
     /// What a claim of this process read, handed to the settlement of the same call.
     associatedtype Claimed: Sendable
-    /// What is known under the locks while calls are settled.
+    /// What `lock` reads under its locks, and what `fold` and `write` use while calls are settled.
     associatedtype Scene
 
     var kind: StoreCall.Kind { get }
@@ -20,13 +20,13 @@ package protocol CallKind: Sendable {
     /// What holds its open calls back. `now` is the business clock in UTC milliseconds.
     func gate(now: Int64) -> CallGate
 
-    /// Does the work of one call, which waits for its permit and then leaves, with all that the call needs to leave at the
-    /// permit's instant: an open connection, say.
+    /// Runs `work`, in which one call waits for its permit and is then sent. The kind first prepares what would delay
+    /// the call at its permit's instant, such as an open connection.
     func whileReady<T: Sendable>(
         _ call: StoreCall, _ work: @Sendable () async -> T
     ) async -> T
-    /// Sends the call. No byte of it leaves after `leavingBefore`, because another process may have taken the call
-    /// over.
+    /// Sends the call. No byte of it is sent after `leavingBefore`, because another process may have taken the call
+    /// over by then.
     func send(
         _ call: StoreCall, _ claimed: Claimed?, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer
@@ -46,13 +46,14 @@ package protocol CallKind: Sendable {
         on connection: isolated DatabaseConnection
     ) throws
     func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution
-    /// Writes what the ends of attempts mean for what their calls carry. `scene` is nil where an answer is
-    /// quarantined.
+    /// Writes the consequences of resolved attempts for the changes or extensions that their calls carry. `scene` is
+    /// nil where an answer is quarantined.
     func write(
         _ endings: [ResolvedCall], in scene: Scene?, at now: Instant
     ) throws -> [DatabaseStatement]
 
-    /// What halts its calls where they fare alike; nil where nothing less than the kind halts.
+    /// What halts a batch or a storefront of it when its calls are refused alike; nil for kinds that can only be halted
+    /// as a whole.
     var halts: (any ScopeHalts)? { get }
 }
 
@@ -70,12 +71,12 @@ extension CallKind {
     }
 }
 
-/// Whose calls fare alike, and how these are halted.
+/// The scopes (batch, storefront) whose calls may be refused alike, and how a scope is halted.
 package protocol ScopeHalts: Sendable {
-    /// The scopes of calls that fare alike, by call id. It is asked only after refusals.
+    /// The scopes of each call, by call id. The engine asks for them only after refusals.
     func scopes(of calls: [StoreCall]) async throws -> [String: [CallScope]]
-    /// Halts what `scope` names, and commits before the answers are stored, because what they put back must find it
-    /// halted. What ended by the refusals of `streak` is put back.
+    /// Halts what `scope` names and puts back the rows that ended by the refusals of `streak`. It commits before the
+    /// answers are stored, so that the work which those answers put back finds its scope halted.
     func halt(
         _ scope: CallScope, because refusal: StoreRefusal, _ call: StoreCall,
         _ streak: RefusalStreak?
@@ -84,10 +85,9 @@ package protocol ScopeHalts: Sendable {
     func note(
         _ refusal: StoreRefusal, _ call: StoreCall, ofProbe batchID: String
     ) async throws
-    /// Lets a halted batch go on, because a probe of it was answered. It does nothing where a person has paused the
-    /// batch.
+    /// Ends the halt of a batch, because its probe was answered. It does nothing where a person has paused the batch.
     func recover(_ batchID: String) async throws
-    /// Calls were refused, and what came of it is stored: guards that count refusals are judged at once.
+    /// Judges the guards that count refusals. The engine calls it right after the refusals of these calls were stored.
     func judgeGuards(of refused: [StoreCall]) async throws
 }
 
@@ -99,9 +99,9 @@ package final class Attempt<Kind: CallKind>: Sendable {
     package let newest: [SubscriptionEvent]
     /// What the claim read, where this process made it.
     package let claimed: Kind.Claimed?
-    /// Whether it did not leave because we decided so.
+    /// Whether we decided not to send it.
     package let wasHeldBack: Bool
-    /// The verdict on a refusal, made beside what other calls got.
+    /// The verdict on a refusal, judged together with what other calls got.
     package let verdict: RefusalVerdict?
 
     package init(
@@ -122,7 +122,7 @@ package final class Attempt<Kind: CallKind>: Sendable {
             verdict: verdict)
     }
 
-    /// All statements about the subscriptions whose locks are held. A status also tells of the customer's other
+    /// All statements about the subscriptions whose locks are held. A status also contains the customer's other
     /// subscriptions.
     package func statements(of ids: [String]) -> [SubscriptionEvent] {
         (newest + answer.statements).filter { ids.contains($0.originalTransactionID) }
@@ -132,7 +132,7 @@ package final class Attempt<Kind: CallKind>: Sendable {
     var isHeard: Bool {
         switch answer {
         case .answered, .throttled: !wasHeldBack
-        // A request that our own check refused asks nobody.
+        // A request that our own check refused was never sent.
         case .refused(let refusal, _): !wasHeldBack && !refusal.isOurs
         case .unknown, .notSent: false
         }
@@ -146,8 +146,9 @@ package final class Attempt<Kind: CallKind>: Sendable {
         return "its status is refused: \(refusal.codeAndName)"
     }
 
-    /// Whether its refusal is counted beside those of other calls. Our own check asks nobody. And where the answer to an
-    /// earlier attempt was lost, "done already" is what that attempt did.
+    /// Whether its refusal is counted with those of other calls. A refusal by our own check is not, because nothing was
+    /// sent. Nor is "done already" after an earlier attempt whose answer was lost, because that attempt may have done
+    /// it.
     var tellsOfOthers: Bool {
         guard let refusal = answer.refusal, !refusal.isOurs else { return false }
         return call.isFirstAttempt || refusal.meaning != .checkStatus

@@ -1,9 +1,9 @@
 /// Permits for calls that leave before an instant or not at all.
 extension CallPermitSource {
     /// Waits for a permit of the lease, or of another lease where those were missed. Returns false when the call must
-    /// not leave any more: the instant has passed, the App Store asked for silence, or the service is stopping.
+    /// not be sent any more: the instant has passed, the App Store asked for silence, or the service is stopping.
     ///
-    /// A claim asks for pauses. Whatever the permit waits for after that, it has to come soon.
+    /// The claim has read the pauses. A later pause would be missed, so the permit must come soon after the claim.
     package func take(
         from permits: CallPermits, before: ContinuousClock.Instant
     ) async throws -> Bool {

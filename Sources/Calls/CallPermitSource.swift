@@ -4,25 +4,27 @@ package import ServiceKit
 
 /// The permits of one endpoint, which all replicas share.
 ///
-/// On the machine's clock, permits are reserved by the database's clock and kept by the monotonic one. In a rehearsal
-/// they follow the virtual clock, so that it keeps the rates of its own time.
+/// In production, the database's clock decides which permits are free, and this process waits for them on its monotonic
+/// clock. In a rehearsal both use the virtual clock, so that the rates hold in virtual time.
 package struct CallPermitSource: Sendable {
     /// A wait in real time. Tests move their clocks instead.
     package typealias Wait = @Sendable (Duration) async throws -> Void
 
-    /// The least time between two questions for permits.
+    /// The shortest wait between two requests for permits.
     private static let pauseMin: Duration = .milliseconds(10)
-    /// The longest time between two, so that a silence that ends early is noticed.
+    /// The longest wait between two requests, so that the early end of a silence is noticed.
     private static let pauseMax: Duration = .seconds(1)
-    /// How far ahead permits are reserved, in real time. A pause, or a silence, holds for every call beyond it.
+    /// How far ahead permits are reserved, in real time. A pause or a silence stops every call that is further ahead
+    /// than this.
     package static let horizon: Duration = .milliseconds(650)
-    /// The same for work that can wait, as a list of a million statuses: what somebody waits for finds permits beyond.
+    /// The same for bulk work, such as a list of a million statuses. It is shorter, so that urgent work still finds
+    /// permits beyond it.
     package static let bulkHorizon: Duration = .milliseconds(250)
-    /// How much time of a lease's permits is left when the next lease is asked for: as much as a claim may take
-    /// before permits are missed. A claim costs the same for ten calls as for twenty.
+    /// How much time of a lease's permits is left when the next lease is requested. A claim may take that long before
+    /// permits are missed. A claim costs the same for ten calls as for twenty.
     private static let ahead: Duration = .milliseconds(250)
 
-    /// How soon a silence that another process met holds here.
+    /// How often this process looks for a silence that another process was asked for.
     private static let silenceWatchEvery: Duration = .milliseconds(50)
 
     /// In microseconds. Permits that lie closer together than a process can keep are never missed. Apple has no rate
@@ -31,10 +33,10 @@ package struct CallPermitSource: Sendable {
 
     let pool: DatabasePool
     package let endpoint: String
-    /// Calls a second; nil for no limit, which only measurements of the rest of the road use.
+    /// Calls a second; nil for no limit, which only benchmarks of the other steps use.
     package let perSecond: Double?
     let clock: any WallClock
-    /// The longest silence that is waited out. A longer one ends the run.
+    /// The longest silence that callers wait out. A longer one throws `LongSilence`.
     let silenceMax: Duration
     private var horizon: Duration
     package let wait: Wait
@@ -60,7 +62,7 @@ package struct CallPermitSource: Sendable {
     /// Sleeps as exactly as the machine can.
     package static let sleep: Wait = { try await Alarm.shared.wait(for: $0) }
 
-    /// The same permits for work that can wait.
+    /// The same permits, reserved less far ahead, for bulk work that can wait.
     package var forBulk: CallPermitSource {
         var source = self
         source.horizon = Self.bulkHorizon
@@ -76,7 +78,7 @@ package struct CallPermitSource: Sendable {
                 endpoint: endpoint, perSecond: perSecond, horizonMicros: horizon.microseconds)
         }
         // It reserves as far ahead as the horizon in real time, however fast the clock runs, and a second where the
-        // clock stands still.
+        // clock is stopped.
         let second = max(1e-9, clock.realDuration(of: .seconds(1)).seconds)
         return CallRate(
             endpoint: endpoint, perSecond: perSecond,
@@ -155,7 +157,7 @@ package struct CallPermitSource: Sendable {
     /// Waits until one call may be made.
     package func takeOne() async throws {
         while true {
-            // A silence that is known here needs no question.
+            // Where this process knows of a silence, it need not ask the database.
             while let left = silence.left(at: now) {
                 try await pause(blockedFor: left, delayMicros: 0)
             }
@@ -176,7 +178,7 @@ package struct CallPermitSource: Sendable {
             delayMicros: lease.nextMicros &- lease.nowMicros)
     }
 
-    /// How long before its permits a lease is asked for. A rehearsal's clock may need half a horizon.
+    /// How long before its first permit a lease is requested. With a rehearsal's clock that is half the horizon.
     private var ahead: Duration {
         isReal ? Self.ahead : real(.microseconds(rate.horizonMicros / 2))
     }
@@ -194,7 +196,7 @@ package struct CallPermitSource: Sendable {
     /// `blockedFor` is what is left of a silence by the clock of the lease, in milliseconds.
     func pause(blockedFor: Int64?, delayMicros: Int64) async throws {
         guard let left = blockedFor else {
-            // It wakes before the permit, so that the permit is reserved while it is still to come.
+            // It wakes early, so that it can reserve the permit before the permit's instant has passed.
             let early = real(.microseconds(delayMicros)) - ahead
             return try await wait(min(max(early, Self.pauseMin), Self.pauseMax))
         }
@@ -206,7 +208,7 @@ package struct CallPermitSource: Sendable {
         try await wait(min(max(silence, Self.pauseMin), Self.pauseMax))
     }
 
-    /// Why no call of this process leaves now, whatever permits it holds; nil where one may.
+    /// Why this process may send no call now, whatever permits it holds; nil where it may.
     package var silenced: SilenceReason? { silence.reason(at: now) }
 
     /// How much longer the endpoint is silent for every replica, in real time; nil where it is not.
@@ -222,30 +224,31 @@ package struct CallPermitSource: Sendable {
         silence.note(until: until, for: reason)
     }
 
-    /// Asks again and again, until the last of these permits has come, whether another process was asked for silence. Its
-    /// calls stay then, as ours do, though they hold permits from before.
+    /// Polls until the last of these permits has come whether another process was asked for silence. If one was, this
+    /// process sends none of its calls either, though they hold permits from before the silence.
     package func watchSilences(while permits: CallPermits) async {
         guard isReal, perSecond != nil, permits.granted > 0 else { return }
         while ContinuousClock.now < permits.end {
             do {
                 try await Alarm.shared.wait(for: Self.silenceWatchEvery)
                 let left = try await pool.read { try RateQueries.silence(of: endpoint, on: $0) }
-                // Permits go by the database's clock, so the silence does.
+                // Permits follow the database's clock, so the silence must follow it too.
                 guard let left else { continue }
                 silenceHere(
                     until: Instant(milliseconds: clock.nowMilliseconds() &+ left), for: .silenced)
             } catch {
-                // Without a database no lease follows, and these permits come within half a second.
+                // Without the database there is no further lease, and these permits are used up within the horizon.
                 return
             }
         }
     }
 
-    /// The longest silence that an error asks for which only one subscription met, in real time.
+    /// The longest silence, in real time, after an error that only one subscription got.
     private static let aloneMax: Duration = .seconds(60)
 
-    /// Silences every replica where the answer to a status asks for it, by a 429 or by `Retry-After` of another error.
-    /// Such an error may be about one subscription. So where only one met it, everybody waits for a minute at most.
+    /// Silences every replica where the answer to a status read asks for it, by a 429 or by `Retry-After` of another
+    /// error. An error with `Retry-After` may be about one subscription. So while only one subscription got it,
+    /// replicas wait for a minute at most.
     package func heed(_ answer: StoreAnswer, of subject: String) async throws {
         switch answer {
         case .throttled(let until, _): try await block(until: until, for: .rateLimited)

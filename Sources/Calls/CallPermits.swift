@@ -4,29 +4,29 @@ import Synchronization
 
 /// The instants at which one process may call: the permits of one lease, handed out in their order.
 ///
-/// A permit's instant is counted by the monotonic clock from the moment of the lease, so a step of this machine's
-/// clock moves none. A permit that is missed by more than the tolerance is forfeited, because calls that were held up
-/// must not leave beside those whose turn it is. If it was missed by little, the next lease gives its room in the
-/// window to other calls.
+/// A permit's instant is counted by the monotonic clock from the moment of the lease, so a step of this machine's clock
+/// moves none. A permit that is missed by more than the tolerance is forfeited, because a delayed call must not be sent
+/// beside the call whose turn it is. If it was missed by little, the next lease gives its place in the rate window to
+/// another call.
 package final class CallPermits: Sendable {
-    /// How late a call may leave. This is the process's part of the margin between permits; the rest is left to the
-    /// network.
+    /// How late after its permit a call may be sent. This is the process's part of the margin between permits; the
+    /// network gets the rest.
     package static let tolerance: Duration = .milliseconds(10)
 
     private struct Run {
         /// How many permits were handed out or forfeited.
         var used = 0
-        /// How many permits this process still has: another one may have those that were released.
+        /// How many permits this process still has. Another process may have been given those that it released.
         var kept: Int
     }
 
     package let lease: RateQueries.Lease
     /// The instant of each permit of the lease.
     private let instants: [ContinuousClock.Instant]
-    /// The first instant that the lease does not hold, before which no further permit is free.
+    /// The earliest instant of a permit beyond this lease. No further permit is free before it.
     let end: ContinuousClock.Instant
-    /// How late a call may leave; nil where permits are never missed, since a rehearsal's clock runs faster than any
-    /// process can follow.
+    /// How late a call may be sent; nil where permits are never missed, because a rehearsal's clock runs faster than
+    /// any process can follow.
     private let tolerance: Duration?
     private let missed: MissedPermits
     private let wait: CallPermitSource.Wait
@@ -53,7 +53,7 @@ package final class CallPermits: Sendable {
 
     package var granted: Int { lease.permits.count }
 
-    /// Waits for the next permit that can still be met; returns false when none is left.
+    /// Waits for the next permit whose instant has not passed; returns false when none is left.
     package func take() async throws -> Bool {
         while let permit = reserve() {
             let early = instants[permit] - ContinuousClock.now
@@ -80,9 +80,9 @@ package final class CallPermits: Sendable {
         }
     }
 
-    /// How many tolerances late a missed permit is still told to the next lease. Where a process is held up for
-    /// longer, its calls are late on their way too. The room of those permits stays empty: in windows that are always
-    /// full, each of them would crowd others.
+    /// The next lease learns of a missed permit only if it was missed by at most this many tolerances. A process that
+    /// is delayed for longer also sends its calls late. So the places of its missed permits stay empty, because in a
+    /// full window each of them would crowd other calls.
     private static let tellsWithin = 3
 
     private func noteIfMissed(_ permit: Int, at now: ContinuousClock.Instant) -> Bool {

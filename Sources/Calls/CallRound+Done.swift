@@ -3,10 +3,10 @@ import Facts
 import Pricing
 import ServiceKit
 
-/// Calls that were refused because what they ask is done already, once a status has shown whether it is.
+/// Judges refusals that say "done already", once a status has shown whether that is true.
 extension CallRound {
-    /// Where it is done, the refusals were none, and what was halted for them goes on. The refusals after that tell
-    /// nothing of others, until one of them is not done: that one counts as the refusal that it was.
+    /// Where it is true, the refusals no longer count, and the halts that they caused end. Later refusals that say so
+    /// are not counted either, until a status shows that one of them is not true. That one counts as a refusal.
     func judgeDone(_ settled: CallSettlement<Kind>.Settled) async throws {
         let (done, notDone) = (settled.done, settled.notDone)
         guard !done.isEmpty || !notDone.isEmpty else { return }
@@ -15,7 +15,7 @@ extension CallRound {
         }
         let (recent, kind) = (engine.recent, kind.kind)
         let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
-        // What is judged here is known to nobody else, so it waits for whoever holds a row.
+        // No other process knows this outcome and would repeat the work, so it waits for rows that others hold.
         let judged = try await patiently(done + notDone) {
             try await engine.pool.withTransaction { connection in
                 let former = try RefusalStreakQueries.lock(kind, on: connection)
@@ -26,7 +26,7 @@ extension CallRound {
                             kind, done.map(\.subject), done.flatMap { scopes[$0.callID] ?? [] })
                     }
                     for call in notDone {
-                        // Where they were not taken for done, they were counted as they came.
+                        // Where the refusal was not believed, it was counted when it came.
                         guard state.noteNotDone(kind, call.subject),
                             let refusal = StoreRefusal(doneBy: call)
                         else { continue }
@@ -52,14 +52,14 @@ extension CallRound {
                 try await act(on: one.judged, one.refusal, one.call)
             }
         }
-        // What has halted just now did so by calls that are not done.
+        // What was halted just now was halted for calls that are not done, so its halt stays.
         guard !done.isEmpty, judged.isEmpty else { return }
         try await patiently(done) {
             try await endHalts(of: done.flatMap { scopes[$0.callID] ?? [] })
         }
     }
 
-    /// Ends the halts of these scopes that such refusals have made.
+    /// Ends those halts of these scopes that "done already" caused.
     private func endHalts(of scopes: [CallScope]) async throws {
         let batches = scopes.filter { $0.haltedBy.map(Self.saysDone) ?? false }.compactMap(
             \.batchID)
@@ -74,7 +74,8 @@ extension CallRound {
         {
             try await engine.halt.recover()
         }
-        // Until they were read, one refusal of any code would halt again what has just ended.
+        // This process must read the controls at once. Else one refusal with any code would renew the halt that has
+        // just ended.
         engine.recent.note(try await engine.controls())
     }
 

@@ -2,24 +2,22 @@ import Facts
 import Pricing
 import ServiceKit
 
-/// The calls of one claim that are out together. Each leaves at its permit, and one transaction stores the answers of
-/// many.
+/// The calls of one claim. Each is sent at its permit, and one transaction stores many answers.
 struct CallRound<Kind: CallKind>: Sendable {
     let engine: CallEngine
     let kind: Kind
     let settlement: CallSettlement<Kind>
     let permitSource: CallPermitSource
     let permits: CallPermits
-    /// The instant after which no call leaves, because a pause may have come, or the leases may end.
+    /// No call is sent after this instant, because a pause may have come, or the leases may have ended.
     let leaveBefore: ContinuousClock.Instant
-    /// The probe that this round is, where it asks whether the App Store takes calls again.
+    /// Set where this round is a probe, that is, asks whether the App Store accepts calls again.
     let probe: Probe?
     let out: CallsOut
-    /// What the claim read of calls that were just claimed, by their ids. For all other calls the stored rows say it.
+    /// What the claim read about newly claimed calls, by their ids. For all other calls it is in the stored rows.
     let claimed: [String: Kind.Claimed]
 
-    /// Starts the calls. Every call is settled, whatever becomes of its siblings. Afterwards the first failure is
-    /// thrown.
+    /// Starts the calls. Each is settled, whatever happens to the others. Then the first failure is thrown.
     func launch(_ calls: [StoreCall]) {
         guard !calls.isEmpty else { return }
         out.launch(calls.count) {
@@ -39,7 +37,7 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     private enum Progress: Sendable {
         case ended(Attempt<Kind>)
-        /// The time has come to store what arrived, however long the other calls take.
+        /// It is time to store the answers that have arrived, however long the other calls take.
         case tick
     }
 
@@ -68,7 +66,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Whether the answer is acted on at once, because other calls, of other replicas too, may be about to leave.
+    /// Whether the answer must be acted on at once, because other calls, also of other replicas, are about to be sent.
     private func stopsOthers(_ attempt: Attempt<Kind>) -> Bool {
         silence(after: attempt.answer, to: attempt.call) != nil || attempt.answer.isRefusal
     }
@@ -113,7 +111,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                     wasHeldBack: true)
             }
         } catch {
-            // There was no permit to be had, so nothing has left.
+            // It got no permit, so nothing was sent.
             return Attempt(
                 call, .notSent(reason: "no permit: \(error)"), claimed: claimed, wasHeldBack: true)
         }
@@ -128,9 +126,9 @@ struct CallRound<Kind: CallKind>: Sendable {
         return Attempt(call, answer, newest: await newestStatements(of: call), claimed: claimed)
     }
 
-    /// Whether the newest statements are read beside the refusal. Where the token was stale, the next call needs the
-    /// one of the newest renewal info. Where what it asks is done already, as others were told too, the refusal may not
-    /// be believed, and what is done must be seen now.
+    /// Whether the newest statements are read beside the refusal. After a stale token, the next call needs the token of
+    /// the newest renewal info. After "done already", the refusal may not be believed where others got it too, so the
+    /// status must show now what is done.
     private func readsStatus(after refusal: StoreRefusal, of call: StoreCall) -> Bool {
         switch refusal.meaning {
         case .refresh: true
@@ -140,7 +138,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Waits for a permit; returns false when the call must not leave any more.
+    /// Waits for a permit; returns false when the call must not be sent any more.
     private func mayLeave() async throws -> Bool {
         try await permitSource.take(from: permits, before: leaveBefore) && !out.isStopping
     }
@@ -155,8 +153,8 @@ struct CallRound<Kind: CallKind>: Sendable {
     private func newestStatements(of call: StoreCall) async -> [SubscriptionEvent] {
         let checks = kind.checkPermitSource
         do {
-            // A long silence is not waited out, because an answer waits to be stored. Without this check the call
-            // waits with its token, and the next one asks again.
+            // An answer waits to be stored, so this does not wait out a long silence. Without the status, the call
+            // keeps its token, and a later attempt reads the status again.
             guard try await checks.takeOne(within: engine.limits.checksWithin) else { return [] }
         } catch {
             return []
@@ -172,7 +170,7 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     private func settle(_ attempts: [Attempt<Kind>]) async throws {
         guard !attempts.isEmpty else { return }
-        // Halts come before the answers are stored, because what the answers put back must find its batch, or the
+        // Halts come before the answers are stored. So the work that those answers put back finds its batch, or the
         // service, halted.
         let attempts = try await patiently(attempts.map(\.call)) {
             let silences = attempts.compactMap { attempt in
@@ -200,7 +198,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         try await tellUnreached(attempts)
     }
 
-    /// Tells the people who ask for the status that no call leaves. The next answered call ends it.
+    /// Stores, for `status`, that no call can be sent. The next answered call ends that note.
     private func tellUnreached(_ attempts: [Attempt<Kind>]) async throws {
         let sent = attempts.filter { $0.call.step == .send && !$0.wasHeldBack }
         guard let reason = sent.compactMap(\.answer.notSentReason).last,
@@ -212,7 +210,7 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     /// Throttles calls where the App Store gives no answers, whatever the subscription, until it answers.
     private func throttle(after attempts: [Attempt<Kind>]) async throws {
-        // A check asks another endpoint, so its answer says nothing of calls.
+        // A check calls another endpoint, so its answer says nothing about calls.
         let sent = attempts.filter { $0.call.step == .send }
         let silent = sent.filter(\.answer.isUnknown)
         if sent.contains(where: \.isHeard) {
@@ -259,7 +257,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             "repricer_breaker_opened_total", labels: ["kind": kind.kind.rawValue])
     }
 
-    /// Waits a minute after a probe without an answer as after one that is refused, so that few calls become unknown.
+    /// After a probe without an answer, waits a minute as after a refused probe, so that few calls become unknown.
     private func spaceProbes(after attempts: [Attempt<Kind>]) async throws {
         guard let probe, probe.batchID == nil,
             attempts.contains(where: { $0.call.step == .send && $0.answer.isUnknown })
@@ -392,8 +390,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Lets one subscription's call that gets no answers, or whose status is refused, wait longer and longer. While no
-    /// call gets any answer, that says nothing of the subscription.
+    /// Parks a call that was tried in vain for long: it gets no answers, or its check shows nothing or is refused.
+    /// While calls are throttled it parks none, since that says nothing about the subscription.
     private func parkedIfAlone(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
         let isRefused = kind.policy.parksRefusedChecks && attempt.answer.refusal != nil
         let isLast = attempt.call.step == .check && (attempt.answer.isAnswered || isRefused)
@@ -403,7 +401,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         return attempt.judged(.parked)
     }
 
-    /// A subscription that met the 429 before this one as well waits by itself. It would be the first to go after each
+    /// Parks a subscription that also got the previous 429. Otherwise it would be the first to be called after each
     /// silence, and nobody would learn whether others are answered.
     private func rateLimitedAgain(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
         guard attempt.call.step == .send else { return attempt }
@@ -415,7 +413,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         return isAgain ? attempt.judged(.parked) : attempt
     }
 
-    /// Logs what became of one subscription's call, where a person may have to act.
+    /// Logs the outcome of one subscription's call where a person may have to act.
     private func tell(_ attempt: Attempt<Kind>) {
         tellRefusedCheck(attempt)
         if let reason = attempt.answer.unknownReason, attempt.verdict == .parked {
@@ -458,8 +456,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         if attempt.verdict == .parked { engine.count(kind.kind, "parked", by: 1) }
     }
 
-    /// Stores all attempts in one transaction. Where one cannot be stored, they go one by one, so that it costs the
-    /// others nothing.
+    /// Stores all attempts in one transaction. Where one cannot be stored, each gets its own transaction, so that the
+    /// others are stored.
     private func store(
         _ attempts: [Attempt<Kind>]
     ) async throws -> CallSettlement<Kind>.Settled {
@@ -546,7 +544,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         return settled
     }
 
-    /// Logs a line for who follows one change by its subscription, its own id or the id of its call.
+    /// Logs a line with the ids of the subscription, the change and the call, so that a person can follow one change.
     private func follow(_ attempt: Attempt<Kind>, _ result: String) {
         let call = attempt.call
         engine.log.debug(

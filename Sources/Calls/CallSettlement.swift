@@ -3,7 +3,7 @@ package import Facts
 package import Pricing
 package import ServiceKit
 
-/// Writes how calls ended, fenced by their leases: one transaction for all attempts of a round, whatever their kind.
+/// Writes the outcomes of calls, fenced by their leases, in one transaction for all attempts of a round.
 package struct CallSettlement<Kind: CallKind>: Sendable {
     let pool: DatabasePool
     let kind: Kind
@@ -27,8 +27,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
     package struct Settled: Sendable {
         /// The ids of the calls whose lease was still held. Another process settles the others.
         package var ours: Set<String> = []
-        /// The calls that were refused as done already at the first try, of which a status has shown that they are, or
-        /// are not.
+        /// The calls whose first attempt was refused as "done already", by whether a status has shown that to be true.
         package var done: [StoreCall] = []
         package var notDone: [StoreCall] = []
     }
@@ -144,7 +143,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
 }
 
 extension Attempt {
-    /// Whether its call was refused as done already at the first try, and a status is read.
+    /// Whether its call was refused as "done already" at the first attempt, and this attempt read a status.
     fileprivate var isReadAfterDone: Bool {
         switch call.step {
         case .send: answer.refusal?.meaning == .checkStatus && !newest.isEmpty
@@ -182,7 +181,7 @@ extension ResolvedCall {
         ending.isDoubtful = isDoubtful
         ending.httpStatus = reply.httpStatus
         ending.answer = reply.body.map { body in
-            // Only verified answers are packed, because headers are kept for ever.
+            // Only verified answers are packed: packing stores their signing headers, which are kept for ever.
             guard reply.isVerified, let packed = packer.pack(answer: body) else {
                 return .whole(body)
             }

@@ -1,8 +1,8 @@
 import ServiceKit
 import Synchronization
 
-/// The calls of one process that are out, from whichever claim. A claim does not wait for the calls of the claim
-/// before it, so a slow answer delays only its own subscription.
+/// The calls of one process that are not settled yet, of all its claims. A claim does not wait for the calls of the
+/// previous claim, so a slow answer delays only its own subscription.
 package final class CallsOut: Sendable {
     private struct State {
         var count = 0
@@ -19,12 +19,12 @@ package final class CallsOut: Sendable {
     /// How many calls are not settled yet.
     package var count: Int { state.withLock { $0.count } }
 
-    /// Whether the service is stopping. What has not left by now is put back.
+    /// Whether the service is stopping. A call that was not sent by then is put back.
     package var isStopping: Bool { state.withLock { $0.isStopping } }
 
     package func stop() { state.withLock { $0.isStopping = true } }
 
-    /// Starts the calls of one claim. They are not cancelled with the service: a call that is out is settled before
+    /// Starts the calls of one claim. They are not cancelled with the service: a call that was sent is settled before
     /// the process ends, if there is time.
     package func launch(_ count: Int, _ work: @escaping @Sendable () async throws -> Void) {
         state.withLock { $0.count += count }
@@ -40,18 +40,18 @@ package final class CallsOut: Sendable {
         }
     }
 
-    /// The first failure since this was asked last.
+    /// The first failure since the last call of this method.
     package func takeFailure() -> (any Error)? {
         state.withLock { $0.failure.take() }
     }
 
-    /// Lets no claim begin for this long, because the App Store is out of reach.
+    /// Starts no new claim for this long, because the App Store is out of reach.
     package func keepQuiet(for time: Duration) {
         let until = ContinuousClock.now + time
         state.withLock { $0.quietUntil = max($0.quietUntil ?? until, until) }
     }
 
-    /// How much longer no claim begins.
+    /// How much longer no new claim may start.
     package var quietFor: Duration {
         let until = state.withLock { $0.quietUntil }
         return until.map { max(.zero, $0 - .now) } ?? .zero

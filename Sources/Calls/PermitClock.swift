@@ -3,13 +3,13 @@ import Synchronization
 /// Tells when, by this process's monotonic clock, the database's clock showed an instant. Permits are reserved by the
 /// database's clock.
 ///
-/// An answer that was held up on its way must not postpone its permits, because the last of them would crowd those
-/// that somebody reserved behind them. So the quickest answer of the last seconds tells how the two clocks stand, and
-/// every other answer was held up by as much as it lags behind that one.
+/// A delayed answer must not postpone its permits, because the last of them would crowd those that another process
+/// reserved after them. So the fastest answer of the last seconds gives the offset between the two clocks, and the lag
+/// of any other answer behind it counts as that answer's delay.
 ///
-/// An answer that is quicker than all before it shows that permits were postponed after all, or that the database's
-/// clock was set forward. Then those new permits that lie before one already held are passed over, because their
-/// calls would leave beside its call.
+/// An answer that is faster than all before it shows that permits were postponed after all, or that the database's
+/// clock was set forward. Then new permits that lie before one already held are skipped, because their calls would be
+/// sent beside its call.
 final class PermitClock: Sendable {
     /// How long an answer is remembered. In a longer time the two clocks may drift apart by more than answers differ.
     static let memorySpan: Duration = .seconds(10)
@@ -21,7 +21,8 @@ final class PermitClock: Sendable {
 
     private struct Answer {
         let at: ContinuousClock.Instant
-        /// How far the monotonic clock was ahead of the database's, from an origin of no meaning.
+        /// How far the monotonic clock was ahead of the database's clock. The origin is arbitrary, so only differences
+        /// count.
         let ahead: Duration
     }
 
@@ -34,7 +35,8 @@ final class PermitClock: Sendable {
 
     private let memory = Mutex(Memory())
 
-    /// Whether no answer is remembered: a single answer may have been held up for any time.
+    /// Whether no answer is remembered. A single answer may have been delayed for any time, so it says nothing by
+    /// itself.
     func isNew(at now: ContinuousClock.Instant) -> Bool {
         memory.withLock { memory in
             memory.answers.removeAll { now - $0.at > Self.memorySpan }
@@ -42,8 +44,9 @@ final class PermitClock: Sendable {
         }
     }
 
-    /// When the database's clock showed `micros`, according to an answer that arrived at `answered`. Returns nil
-    /// where the answer lags too far behind the others: it is then the first of new ones, and says nothing yet.
+    /// When the database's clock showed `micros`, according to an answer that arrived at `answered`. Returns nil where
+    /// the answer lags too far behind the others. Then the memory starts again with this answer, which says nothing by
+    /// itself.
     func instant(
         of micros: Int64, answered: ContinuousClock.Instant
     ) -> ContinuousClock.Instant? {

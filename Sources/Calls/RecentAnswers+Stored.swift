@@ -1,10 +1,11 @@
 import Facts
 import Pricing
 
-/// The database keeps refusals in a row, so that replicas, and a process that replaces a dead one, count on.
+/// The database stores the streaks of refusals. So replicas count together, and a process that replaces a dead one
+/// continues its count.
 extension RecentAnswers {
-    /// Judges by what all replicas have met, in place of what this process remembers. The second part of the result
-    /// is what they have met afterwards.
+    /// Judges by the stored streaks of all replicas, not by what this process remembers. The second part of the result
+    /// is the streaks after the judgement.
     func together<Result>(
         _ kind: StoreCall.Kind, _ stored: [StoredStreak], _ judge: (inout State) -> Result
     ) -> (Result, [StoredStreak]) {
@@ -31,7 +32,7 @@ extension RecentAnswers.State {
         believedDone[kind] = Dictionary(
             (everybody?.believedDone ?? []).map { ($0.subject, $0.at) }
         ) { first, _ in first }
-        // The row of everybody always exists. While nothing in it was refused, it is no streak.
+        // The row for all calls of the kind always exists. While it holds no refusal, it is no streak.
         for streak in stored where streak.batchID != nil || !streak.refused.isEmpty {
             let key = RecentAnswers.Key(kind: kind, scope: streak.scope)
             streaks[key] = RecentAnswers.Streak(streak)

@@ -3,21 +3,23 @@ import Facts
 package import Pricing
 import Synchronization
 
-/// The calls that fare alike: those of a batch, and of a storefront of it. Kinds without batches have no scope.
+/// A group of calls that may be refused alike: those of a batch, or of a storefront in it. Kinds without batches have
+/// no scope.
 package struct CallScope: Hashable, Sendable {
     package var batchID: String?
     package var storefront: String?
-    /// Whether what the call carries was parked before. Its refusal then tells nothing of others, unless it would end
-    /// something.
+    /// Whether what the call carries was parked before. Its refusal is then not counted, unless its code is about the
+    /// customer.
     package var wasParked: Bool
-    /// How often its token was refused. After that the call carries the token of a status.
+    /// How often its token was refused. After the first time the call carries the token of a status.
     package var staleTokens: Int
     /// Whether its batch, or its storefront in the batch, is halted, perhaps because of what another process met.
     package var isHalted: Bool
     /// The code that has halted its batch; nil where none has.
     package var haltedBy: Int?
     package var isStorefrontHalted: Bool
-    /// The codes by which what the call carries had ended, before others succeeded and it was called once more.
+    /// The codes with which what the call carries was refused before. It was put back after others had succeeded, and
+    /// is being tried a second time.
     package var secondChances: Set<Int>
     /// By code: how many subscriptions of its batch are parked for it, though others have succeeded since.
     package var parked: [Int: Int]
@@ -42,11 +44,11 @@ package struct CallScope: Hashable, Sendable {
     fileprivate var place: CallScope { CallScope(batchID: batchID, storefront: storefront) }
 }
 
-/// What a refusal means beside what calls of other subscriptions got lately.
+/// What a refusal means, compared with what calls of other subscriptions got lately.
 package enum RefusalVerdict: Hashable, Sendable {
     /// It is about this subscription or item, as its code says.
     case believed
-    /// Nobody knows what it is about, and others fare well. What the call carries is parked.
+    /// Its cause is unknown, and others succeed. What the call carries is parked.
     case parked
     /// It was a probe. While nobody succeeds nothing ends, whatever the refusal says.
     case probed
@@ -72,42 +74,40 @@ package struct RefusalStreak: Sendable {
     package var refused: Int
 }
 
-/// What the last calls got. The same refusal of several subscriptions in a row is not about any of them. A
-/// subscription that is refused while others succeed is odd by itself. Refusals in a row are those of all replicas
-/// (`RecentAnswers+Stored.swift`), so the number of rows that end by what everybody meets does not grow with the
-/// number of processes that meet it, or die of it.
+/// What the last calls got. The same refusal of several subscriptions in a row is not about any one of them. A
+/// subscription that is refused while others succeed is an exception. Refusals in a row are counted over all replicas
+/// (`RecentAnswers+Stored.swift`), so more processes, or crashes of them, do not let a common cause end more rows.
 final class RecentAnswers: Sendable {
     /// How many other subscriptions must be refused alike, in a row, before a refusal that says nothing of the
     /// customer counts as systemic. Fewer are enough while no call has succeeded.
     static let suspectsMax = 5
     static let suspectsMaxAtFirst = 3
-    /// The same number for a documented code about the customer. At most so many rows end by a systemic one.
+    /// The same number for a documented code about the customer. At most this many rows end by a systemic one.
     static let customersMax = 10
-    /// How many subscriptions must be refused in a row, for whatever reasons, before nobody fares well.
+    /// How many subscriptions must be refused in a row, with whatever codes, before refusals count as systemic.
     static let refusedMax = 15
-    /// Subscriptions that are odd by themselves may stand together in a batch. Each one that is parked for a code already
-    /// raises `suspectsMax`, `suspectsMaxAtFirst` and `refusedMax` by two for that code, up to this number. No row ends by
+    /// Exceptional subscriptions may stand together in a batch. Each one that is already parked for a code raises
+    /// `suspectsMax`, `suspectsMaxAtFirst` and `refusedMax` by two for that code, up to this number. No row ends by
     /// such a refusal.
     static let oddMax = 45
 
-    /// How many subscriptions of a batch must be refused before the batch fares so. Nobody knows it of a batch with
-    /// fewer rows.
+    /// How many subscriptions of a batch must be refused before the whole batch counts as refused. A batch with fewer
+    /// rows never does.
     static let ofBatchMin = 3
-    /// How many subscriptions of several batches must be refused in a row before batches that were not called yet
-    /// count as faring alike.
+    /// How many subscriptions of several batches must be refused in a row before batches without calls count too.
     static let ofBatchesMax = 30
     /// How many subscriptions must stay without an answer, in a row, before calls are throttled.
     static let unansweredMax = 8
 
-    /// How long no call must have been able to leave before people are told, in milliseconds.
+    /// How long it must have been impossible to send calls before people are told, in milliseconds.
     static let outageMin: Int64 = 5000
 
     /// How many subscriptions of a batch may be refused for a second time, without a success between them, before they
-    /// count as refused alike. So many rows may end by a code that everybody meets once more.
+    /// count as refused alike. So a code that every call gets again ends at most this many rows.
     static let secondChancesMax = 30
 
-    /// How many refusals at a time may stay uncounted because they say what is true of others, over all replicas. So many
-    /// rows may end by one code before they are counted.
+    /// How many "done already" refusals, over all replicas, may stay uncounted at a time because it was true of others.
+    /// So at most this many rows end by one code before they count.
     static let believedDoneMax = 40
     /// How long such a refusal stays uncounted, in milliseconds of real time.
     static let believedDoneFor: Int64 = 300_000
@@ -123,9 +123,9 @@ final class RecentAnswers: Sendable {
         var subjects: Set<String> = []
         /// The subscriptions that were refused with any code.
         var refused: Set<String> = []
-        /// These by batch: of each no more than show that the batch fares so.
+        /// The same by batch, at most `ofBatchMin` for each.
         var batches: [String: Set<String>] = [:]
-        /// The subscriptions that had their second chance. They are not among the others.
+        /// The subscriptions that were refused at their second chance. The other sets do not contain them.
         var refusedAgain: Set<String> = []
         /// When the first of them came, by the business clock.
         var since: Instant
@@ -140,14 +140,13 @@ final class RecentAnswers: Sendable {
     struct State {
         var streaks: [Key: Streak] = [:]
         var succeeded: Set<StoreCall.Kind> = []
-        /// The kinds of which a token from a status was accepted: the tokens that were refused before were merely
-        /// old.
+        /// The kinds of which a token from a status was accepted, so the tokens refused before it were merely old.
         var renewsTokens: Set<StoreCall.Kind> = []
-        /// The kinds of which the latest refusal that said "done already" was shown by a status to be true. Such
-        /// refusals then tell nothing of others.
+        /// The kinds whose latest "done already" refusal was true, as a status has shown. Such refusals are then not
+        /// counted.
         var areDone: Set<StoreCall.Kind> = []
-        /// The subscriptions whose refusals were not counted for that, until a status has shown what is true of them, and
-        /// when they came, in UTC milliseconds of real time.
+        /// The subscriptions whose "done already" refusals stay uncounted until a status shows whether they are true,
+        /// with the time of each refusal in UTC milliseconds of real time.
         var believedDone: [StoreCall.Kind: [String: Int64]] = [:]
         var liveBatches = 0
         var unanswered: [StoreCall.Kind: Set<String>] = [:]
@@ -162,7 +161,7 @@ final class RecentAnswers: Sendable {
         var halted: Set<String> = []
         /// The kinds of which no call can leave, as the database said last or we told it.
         var unreached: Set<String> = []
-        /// Since when none could in this process, and when that was told last.
+        /// Since when this process could send none, and when it last told so.
         var outages: [StoreCall.Kind: (since: Instant, toldAt: Instant?)] = [:]
         /// The kinds that the halt of the service concerns.
         var serviceHalted: Set<StoreCall.Kind> = []
@@ -189,13 +188,13 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// The keys of everybody's streak and of the streaks of the scopes.
+    /// The keys of the streak of the whole kind, and of the streaks of the scopes.
     static func keys(_ kind: StoreCall.Kind, _ scopes: [CallScope]) -> Set<Key> {
         let all = scopes.flatMap { [$0.place, $0.batch] } + [CallScope()]
         return Set(all.map { Key(kind: kind, scope: $0) })
     }
 
-    /// Notes how many batches have work that is due. A refusal in the only one is a refusal of all.
+    /// Notes how many batches have due work. Where there is only one, its refusals count for all.
     func noteLive(batches: Int) { state.withLock { $0.liveBatches = batches } }
 
     /// Whether a call of the kind was refused since one of its scope succeeded.
@@ -210,7 +209,7 @@ final class RecentAnswers: Sendable {
         isAlert(kind) || state.withLock { $0.areDone.contains(kind) }
     }
 
-    /// Notes that a call of each scope succeeded, so that what was refused before it was odd by itself.
+    /// Notes that a call of each scope succeeded, so the refusals before it were exceptions.
     func noteSuccess(_ kind: StoreCall.Kind, _ scopes: [CallScope]) {
         state.withLock { $0.noteSuccess(kind, scopes) }
     }
@@ -225,15 +224,15 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// Whether an answered status tells anything new.
+    /// Whether calls were refused because of our key, so that an answered status says something new.
     func doubtsKey(_ kind: StoreCall.Kind) -> Bool {
         state.withLock { $0.streaks[Key(kind: kind, scope: CallScope())]?.isAboutKey ?? false }
     }
 
     // MARK: Calls without an answer
 
-    /// Notes that an error asked to wait. Returns true while no other subscription was asked to since a call was
-    /// answered.
+    /// Notes an error that asked to wait. Returns true while no other subscription got one since the last answered
+    /// call.
     func isAskedAlone(_ kind: StoreCall.Kind, _ subject: String) -> Bool {
         state.withLock { state in
             if state.asked[kind, default: []].count < 2 {
@@ -265,7 +264,7 @@ final class RecentAnswers: Sendable {
         state.withLock { state in
             state.unanswered[kind, default: []].formUnion(subjects.prefix(Self.unansweredMax))
             let known = state.throttles[kind]
-            // Where another process has found it so, our probe counts at once.
+            // Where another process has throttled the kind, our probe counts at once.
             let isThrottled = known != nil || state.throttled.contains(kind.rawValue)
             guard
                 isThrottled || isAsked
@@ -289,8 +288,8 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// Notes that no call could leave. Returns whether that is to be told now: once it lasts, and then once a minute. A connection
-    /// that breaks tells nothing of others.
+    /// Notes that no call could be sent. Returns whether to tell people now: once it has lasted for `outageMin`, then
+    /// once a minute. One broken connection says nothing about others.
     func noteUnreached(_ kind: StoreCall.Kind, now: Instant) -> Bool {
         state.withLock { state in
             var outage = state.outages[kind] ?? (since: now, toldAt: nil)
@@ -303,7 +302,7 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// Notes that a call left and was answered. Returns true where it had been told that none could.
+    /// Notes that a call was sent and answered. Returns true where people had been told that none could be sent.
     func noteReached(_ kind: StoreCall.Kind) -> Bool {
         state.withLock { state in
             state.outages[kind] = nil
@@ -311,7 +310,7 @@ final class RecentAnswers: Sendable {
         }
     }
 
-    /// Whether one call probes for all whether the App Store answers again.
+    /// Whether calls are throttled, so that one call at a time probes whether the App Store answers again.
     func isThrottled(_ kind: StoreCall.Kind) -> Bool {
         state.withLock { $0.throttles[kind] != nil || $0.throttled.contains(kind.rawValue) }
     }
@@ -327,8 +326,8 @@ extension RecentAnswers.State {
         for key in RecentAnswers.keys(kind, scopes) { streaks[key] = nil }
     }
 
-    /// Notes that calls of these subscriptions and scopes, which were refused as done already, are done in truth.
-    /// Streaks of such refusals were none.
+    /// Notes that calls of these subscriptions and scopes, refused as "done already", are indeed done. Streaks of such
+    /// refusals end.
     mutating func noteDone(
         _ kind: StoreCall.Kind, _ subjects: [String], _ scopes: [CallScope]
     ) {
@@ -346,7 +345,7 @@ extension RecentAnswers.State {
         return believedDone[kind]?.removeValue(forKey: subject) != nil
     }
 
-    /// Whether the refusal says "done already" while that is true of others. It is read before it ends anything.
+    /// Whether the refusal says "done already" while that was true of others. A status is read before it ends anything.
     fileprivate mutating func isBelievedDone(
         _ refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind, realNow: Int64
     ) -> Bool {
@@ -362,8 +361,8 @@ extension RecentAnswers.State {
         return true
     }
 
-    /// Notes that our key was accepted. Calls of the kind that are refused for it all the same are refused alike for
-    /// another reason, so they go on to count.
+    /// Notes that our key was accepted. If calls of the kind are still refused as if for the key, the cause is another
+    /// one, so their refusals still count.
     mutating func noteGoodKey(_ kind: StoreCall.Kind) {
         streaks[RecentAnswers.Key(kind: kind, scope: CallScope())]?.isAboutKey = false
     }
@@ -388,14 +387,14 @@ extension RecentAnswers.State {
         // The first storefronts that lack a price say nothing of others, however many batches they are in.
         if case .systemic(.storefront) = places { return places ?? .parked }
         if let verdict = all ?? places { return verdict }
-        // To judge is to count, so that a batch counts only what nothing wider decides.
+        // Judging also counts the refusal. So a batch counts only refusals that no wider scope decided.
         return judgeBatches(refusal, subject, kind, scopes, now, realNow)
             ?? refusal.verdictAlone(scopes)
     }
 
-    /// Whether the call was refused as once before, though others have succeeded in between. It is not counted, so that a
-    /// few that are refused rightly do not halt their batch again and again. Where enough others are refused after it, or
-    /// too many for a second time, what ended by it is put back with them.
+    /// Whether the call was refused with the same code at its second chance. Such refusals are not counted, so that a
+    /// few rightful ones do not halt their batch again and again. If enough others are refused after them, or too many
+    /// get a second refusal, the rows that they ended are put back with the rest.
     fileprivate mutating func isSecondChance(
         _ refusal: StoreRefusal, _ subject: String, _ kind: StoreCall.Kind, _ scopes: [CallScope],
         _ now: Instant
@@ -408,7 +407,7 @@ extension RecentAnswers.State {
             streaks[key, default: RecentAnswers.Streak(code: refusal.code, since: now)]
                 .refusedAgain.insert(subject)
         }
-        // It counts over all batches, because what everybody meets shows in each of them as a few refusals only.
+        // It counts over all batches, because a common cause may show in each of them as only a few refusals.
         let again = streaks.filter { $0.key.kind == kind }
             .reduce(into: Set<String>()) { $0.formUnion($1.value.refusedAgain) }
         let areFew = again.count <= RecentAnswers.secondChancesMax
@@ -433,7 +432,7 @@ extension RecentAnswers.State {
             case .storefront(let place), .batch(let place): place
             case .kind, .all: CallScope()
             }
-        // Where all stand still, what was refused for a second time right before goes back with the others.
+        // Where all calls are halted, rows that were refused for a second time just before are put back too.
         let again =
             place == CallScope()
             ? streaks.filter { $0.key.kind == kind && !$0.value.refusedAgain.isEmpty }
@@ -445,8 +444,8 @@ extension RecentAnswers.State {
         }
     }
 
-    /// Forgets what another process's success, or a person, has ended: refusals before that no longer count. `scopes`
-    /// are as they stand in the database.
+    /// Forgets the streaks whose halt another process's success, or a person, has ended. `scopes` were just read from
+    /// the database.
     mutating func forgetEnded(
         _ kind: StoreCall.Kind, _ scopes: [CallScope], realNow: Int64
     ) {
@@ -489,7 +488,8 @@ extension RecentAnswers.State {
         let key = RecentAnswers.Key(kind: kind, scope: CallScope())
         add(refusal, subject, scopes, key, now)
         let isSystemic = isSystemic(refusal, key, scopes)
-        // Where there is only one batch, what is about us concerns all. A kind without batches shows so only of our key.
+        // Where there is only one batch, a code about us concerns all. In a kind without batches, only a code about our
+        // key does.
         let isForAll =
             refusal.meaning == .haltService && liveBatches <= 1
             && (streaks[key]?.batches.count ?? 0) <= 1
@@ -531,8 +531,8 @@ extension RecentAnswers.State {
             streak.isAboutKey = refusal.isAboutKey
         }
         streak.code = refusal.code
-        // More than that would tell nothing new. A first token may be old, so its refusal counts only among those
-        // with any code.
+        // More than 100 would add nothing. A first token may be old, so its refusal counts only among those with any
+        // code.
         let isOld = refusal.meaning == .refresh && scopes.allSatisfy { $0.staleTokens == 0 }
         if streak.subjects.count < 100, !isOld { streak.subjects.insert(subject) }
         let isMore = streak.refused.count < 100
@@ -544,13 +544,13 @@ extension RecentAnswers.State {
         streaks[key] = streak
     }
 
-    /// Whether several batches fare so, and either they are all that have work, or so many subscriptions were refused
+    /// Whether several batches are refused, and either no other batch has work, or so many subscriptions were refused
     /// that the others need not be tried.
     private func isOfAllBatches(_ key: RecentAnswers.Key) -> Bool {
         guard let streak = streaks[key], streak.batches.count > 1 else { return false }
         let faring = streak.batches.values.count { $0.count >= RecentAnswers.ofBatchMin }
         let areMany = streak.refused.count >= RecentAnswers.ofBatchesMax
-        // Batches of a row or two, of which nobody knows how they fare, count where they are many.
+        // Batches of one or two rows cannot count as refused by themselves. They count where there are many of them.
         let areSmall = streak.batches.count >= RecentAnswers.ofBatchesMax / RecentAnswers.ofBatchMin
         return faring > 1 && (faring >= liveBatches || areMany) || areMany && areSmall
     }
@@ -588,10 +588,10 @@ extension RecentAnswers.State {
 }
 
 extension StoreRefusal {
-    /// The verdict where others fare well. A stale token is handled apart, and at the end of that its row is parked.
+    /// The verdict where others succeed. A stale token is retried with newer tokens, and only then parked.
     fileprivate func verdictAlone(_ scopes: [CallScope]) -> RefusalVerdict {
         guard meaning != .refresh else {
-            // Of no batch: the call carried what a status had just shown, or no token at all.
+            // Without a batch, the call carried the token of a fresh status, or none.
             return scopes.isEmpty || scopes.contains { $0.staleTokens >= 2 } ? .parked : .believed
         }
         return isAboutCustomer ? .believed : .parked

@@ -3,15 +3,16 @@ internal import Synchronization
 
 /// Whose statuses were refused since the last one that was answered.
 ///
-/// One that is refused while others are answered says something of its subscription. Where those of several are
-/// refused alike, a refusal says nothing of one, and nothing may end by it. Each process remembers for itself.
+/// A status that is refused while others are answered says something about its subscription. Where those of several
+/// subscriptions are refused, a refusal says nothing about any one of them, and nothing may end by it. Each process
+/// keeps its own memory.
 package final class RefusedStatuses: Sendable {
     /// So many others may be odd by themselves, and it is also how many may end by a refusal of all.
     private static let othersMax = 2
     private static let rememberedMax = 100
 
     private let subjects = Mutex<Set<String>>([])
-    /// Until when dependents ask for none; nil where the last one was answered.
+    /// Until when no status of a dependent may be read; nil where the last read was answered.
     private let hold = Mutex<Instant?>(nil)
 
     package init() {}
@@ -28,11 +29,11 @@ package final class RefusedStatuses: Sendable {
         }
     }
 
-    /// Lets dependents ask for one status at a time, and for none until an instant. Who else asks for statuses may ask
-    /// for others, so nobody else waits.
+    /// Limits status reads of dependents to one at a time, and to none before `instant`. Other readers do not wait,
+    /// because they may read other subscriptions.
     func askOne(from instant: Instant) { hold.withLock { $0 = instant } }
 
-    /// How many statuses of dependents may be asked for, of so many.
+    /// How many of `count` statuses of dependents may be read now.
     package func allowed(_ count: Int, at now: Instant) -> Int {
         hold.withLock { from in from.map { now < $0 ? 0 : min(1, count) } ?? count }
     }

@@ -23,7 +23,7 @@ package enum Resolution: Sendable {
         /// The new renewal date of an extension.
         package var extendedTo: Instant?
         package var source: Source?
-        /// Whether a statement shows that the App Store has what was asked, and not only that nothing is left to ask.
+        /// Whether a statement shows the effect of the call. Otherwise it shows only that nothing is left to do.
         package var showsEffect = false
 
         package init(
@@ -39,15 +39,15 @@ package enum Resolution: Sendable {
 
     package struct Release: Sendable {
         package var reason: String
-        /// Whether each change must be tried by itself, because one refused item refuses a whole call.
+        /// Whether each change must be tried alone, because one refused item refuses a whole call.
         package var goesAlone = false
         package var after: Delay = .none
-        /// Whether nobody knows if it was applied. Checks showed nothing for as long as it could be on its way.
+        /// Whether it may have been applied, though checks showed nothing for as long as it could be on its way.
         package var isDoubtful = false
         package var errorCode: Int64?
         package var staleToken: StaleToken?
 
-        /// Whether it waits by itself, longer each time.
+        /// Whether it waits alone, longer each time.
         package var isParked: Bool {
             switch after {
             case .parked, .staleToken: true
@@ -79,13 +79,13 @@ package enum Resolution: Sendable {
     /// The wait until the next step, in real time.
     package enum Delay: Sendable {
         case none
-        /// It grows with the steps tried in vain.
+        /// The wait grows with the number of failed steps.
         case retry
-        /// It grows with the attempts that got no answer, to a quarter of an hour.
+        /// The wait grows with the attempts that got no answer, up to a quarter of an hour.
         case unanswered
         /// The work is parked: the wait grows with how often it was parked, from minutes to an hour.
         case parked
-        /// Its token was stale: soon at first, and as long as parked work once further tokens were stale too.
+        /// Its token was stale. The first retry comes soon; after further stale tokens it waits as long as parked work.
         case staleToken
         /// It was refused as a probe, and the next probes should be of other subscriptions.
         case probed
@@ -97,11 +97,12 @@ package enum Resolution: Sendable {
 package struct CallPolicy: Sendable {
     /// The waits between steps.
     package var retry: Backoff
-    /// Whether a definite refusal of a first attempt is believed only after checks.
+    /// Whether checks must confirm a definite refusal of a first attempt.
     package var checksRefusals = false
-    /// Whether an answer whose effect does not show is checked and not sent again.
+    /// Whether a call that was answered without a visible effect is checked instead of being sent again.
     package var checksAnswers = false
-    /// How many checks a definite answer may refuse before a person is asked; nil lets them go on.
+    /// From this many checks on, a refused check ends the call as refused and doubtful, for a person to decide; nil for
+    /// no limit.
     package var refusedChecksMax: Int?
     /// Whether a call whose checks are refused again and again is parked, and sent again where its answers were lost.
     package var parksRefusedChecks = false
@@ -134,14 +135,14 @@ package struct CallPolicy: Sendable {
 /// | an answer, and no effect shows | the same id once more (or a check) | the same |
 /// | a check that is refused, again and again | | checks, later and later, and parked; after lost answers the same id too |
 /// | a check that shows nothing | | the same id once more; after a refusal a few more checks, then the refusal counts |
-/// | not sent, 429 | released: judged anew, new id; parked where the 429 before it met the same subscription | the same id later |
+/// | not sent, 429 | released: judged anew, new id; parked after a second 429 in a row | the same id later |
 /// | a stale token | released | checks, then released |
-/// | "already communicated", "repeated id" | checks, then refused; where others get it too, or of a probe: applied if a status shows it at once, else released | the same |
-/// | a refusal that several others met alike | released: goes on with the others (or the same id later) | checks |
-/// | a refusal of which nobody knows what it is about | parked: tried again later and later | checks (our key: the same id later) |
-/// | a probe that is refused, whatever with | waits ten minutes, so that others ask | checks |
+/// | "already communicated", "repeated id" | checks, then refused; shared or a probe's: applied if shown, else released | the same |
+/// | a refusal that several others got alike | released: tried again with the others (or the same id later) | checks |
+/// | a refusal with an unknown cause | parked: tried again with growing waits | checks (our key: the same id later) |
+/// | a probe that is refused, with whatever code | waits like parked work, a price change ten minutes, so that others probe | checks |
 /// | a documented refusal of this customer or item | refused (or checks) | checks, then refused |
-/// | no answer, 5xx | the same id; after three, a check between, later and later, and parked; quickly while others get none either | the same |
+/// | no answer, 5xx | the same id; after three, a check between, with growing waits, and parked; quickly while others get none | the same |
 /// | never to be sent again | | checks, then released |
 ///
 /// A check that shows nothing is the last only once the call can't be on its way any more.
@@ -160,14 +161,14 @@ package struct ResolutionTable: Sendable {
     /// How many checks since the last attempt may get no answer either.
     private static let vainChecks = 6
 
-    /// Whether the call has been tried for so long that it waits longer and is named.
+    /// Whether the call was tried in vain so often that it waits longer, and people are told of it.
     static func isVain(_ call: StoreCall) -> Bool {
         call.attempts > sendsBeforeCheck || call.checks >= vainChecks
     }
 
-    /// The wait, in real time, of a call that was refused as others were. Its batch, or the service, has halted.
+    /// The wait, in real time, after a systemic refusal. Its batch, its kind or the service is halted by then.
     package static let systemicWait: Duration = .seconds(2)
-    /// It stands in place of an error code for "answered with 200, and no effect shows".
+    /// Used in place of an error code for "answered with 200, and no effect shows".
     package static let answeredCode: Int64 = 200
 
     package let call: StoreCall
@@ -199,7 +200,7 @@ package struct ResolutionTable: Sendable {
             let next: StoreCall.Step =
                 call.step == .send && call.attempts >= Self.sendsBeforeCheck ? .check : call.step
             return .open(next, reason: reason, errorCode: call.errorCode)
-        // A silence delays all calls by itself.
+        // No wait is needed here, because the silence delays all calls.
         case .throttled:
             return unapplied(
                 SilenceReason.rateLimited.rawValue, after: verdict == .parked ? .parked : .none)
@@ -250,8 +251,8 @@ package struct ResolutionTable: Sendable {
         }
         return .refused(
             wasRefusedAtOnce ? .confirmed(Int(code)) : .onRetry(Int(code)),
-            // Where the code says that the price is there already, it may be there by a call of ours that this
-            // database has forgotten.
+            // Where the code says that the price is set already, a call of ours that this database has lost may have
+            // set it.
             isDoubtful: !wasRefusedAtOnce || APIErrorCode(rawValue: Int(code)).saysDone)
     }
 
@@ -275,7 +276,7 @@ package struct ResolutionTable: Sendable {
         guard verdict == .parked else {
             return .open(.check, reason: reason, errorCode: call.errorCode)
         }
-        // No check will show anything, nobody is asked, and lost calls may go again with the same id.
+        // Checks will not help and no person is asked, so a call with a lost answer is sent again with the same id.
         return call.errorCode == nil && !call.isOver
             ? .open(.send, reason: reason, errorCode: nil, after: .unanswered)
             : .open(.check, reason: reason, errorCode: call.errorCode, after: .parked)
@@ -302,7 +303,7 @@ package struct ResolutionTable: Sendable {
             }
             return .open(.check, reason: refusal.name, errorCode: Int64(refusal.code))
         }
-        // Our own check refused it, so nobody was asked.
+        // Our own check refused it, so nothing was sent.
         if refusal.isOurs {
             return isShared
                 ? .released(.init(refusal.name, goesAlone: true))
@@ -334,7 +335,8 @@ package struct ResolutionTable: Sendable {
         }
     }
 
-    /// Whether what the call carries counts its stale tokens itself. Of other kinds the stored calls tell how many came.
+    /// Whether the changes that the call carries count their stale tokens themselves. For other kinds the stored calls
+    /// are counted.
     private var countsStaleTokens: Bool { policy.readsStatusAfterStaleToken }
 
     private var staleTokenWait: Resolution.Delay {
@@ -363,7 +365,7 @@ package struct ResolvedCall: Sendable {
     /// When its next step, or the next attempt of what it carries, is due, in UTC milliseconds of real time; nil for
     /// at once.
     package let nextAt: Int64?
-    /// What it alone meets, again and again, while others are answered; nil otherwise.
+    /// The failure that this call alone keeps getting while others are answered; nil otherwise.
     package let parkedReason: String?
     let isUncounted: Bool
 
@@ -388,7 +390,7 @@ extension ResolvedCall {
         }
     }
 
-    /// How what it carries is judged anew; nil where it is not.
+    /// How the changes that it carries are judged again; nil where they are not.
     package var release: Resolution.Release? {
         switch resolution {
         case .released(let release): release
@@ -396,8 +398,8 @@ extension ResolvedCall {
         }
     }
 
-    /// Whether its id is done with although an attempt may have been applied. While it is open it may still be found
-    /// out.
+    /// Whether the call is closed although an attempt may have been applied. It is false for an open call, whose
+    /// outcome may still be found.
     package var isDoubtful: Bool {
         switch resolution {
         case .refused(_, let isDoubtful): isDoubtful
@@ -406,12 +408,12 @@ extension ResolvedCall {
         }
     }
 
-    /// Whether the App Store refused the attempt itself, and not for its rate.
+    /// Whether the App Store refused this attempt with a 4xx other than 429.
     package var wasRefused: Bool {
         reply.httpStatus.map { (400...499).contains($0) && $0 != 429 } ?? false
     }
 
-    /// Why it was not applied, or why nobody knows; nil where it was.
+    /// Why it was not applied, or why that is unknown; nil where it was applied.
     package var reason: String? {
         switch resolution {
         case .refused(let refusal, _): refusal.reason

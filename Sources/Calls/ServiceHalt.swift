@@ -31,8 +31,8 @@ struct ServiceHalt: Sendable {
         metrics.increment("repricer_service_halts_total")
     }
 
-    /// Whether the code at the beginning of the reason is about our key, which any answered call shows to be good. Any
-    /// other code, and a bare status of what stands between us and the App Store, may be about one endpoint alone.
+    /// Whether the code at the start of the reason is about our key. Then any answered call shows that the key is good.
+    /// Any other code, and a bare HTTP status from a proxy before the App Store, may be about one endpoint alone.
     static func isAboutKey(_ reason: String) -> Bool {
         code(reason).map { APIErrorCode(rawValue: $0).isAboutKey } ?? false
     }

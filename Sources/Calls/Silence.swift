@@ -1,17 +1,17 @@
 import Pricing
 import Synchronization
 
-/// Why no call of an endpoint leaves for a while, in the word that waiting work bears.
+/// Why no call of an endpoint is sent for a while. Waiting work stores the raw value as its reason.
 package enum SilenceReason: String, Sendable, CaseIterable {
     /// The App Store answered 429.
     case rateLimited = "rate_limited"
     /// Another error of the App Store named the instant.
     case askedToWait = "asked_to_wait"
-    /// Calls get no answers, and one at a time probes.
+    /// Calls get no answers, so one call at a time is sent as a probe.
     case unanswered = "no_answers"
-    /// Calls are refused alike, and one at a time probes.
+    /// Calls are refused alike, so one call at a time is sent as a probe.
     case halted
-    /// Another process met one of these.
+    /// Another process noted one of these reasons.
     case silenced
 
     package init(_ answer: StoreAnswer) {
@@ -23,8 +23,8 @@ package enum SilenceReason: String, Sendable, CaseIterable {
     }
 }
 
-/// The silence of one endpoint as this process knows it. It applies at once and to all lanes, so permits that were
-/// leased before are not used either. The database tells the other processes.
+/// The silence of one endpoint as this process knows it. It applies at once, also to permits that were leased before.
+/// Other processes learn of it from the database.
 final class Silence: Sendable {
     private let state = Mutex<(until: Instant, reason: SilenceReason)?>(nil)
 
@@ -36,7 +36,7 @@ final class Silence: Sendable {
         }
     }
 
-    /// How much longer it lasts, in milliseconds; nil where there is none.
+    /// How much longer the silence lasts, in milliseconds; nil where there is none.
     func left(at now: Instant) -> Int64? {
         state.withLock { state in
             state.flatMap { now < $0.until ? $0.until.milliseconds &- now.milliseconds : nil }
@@ -49,7 +49,7 @@ final class Silence: Sendable {
     }
 }
 
-/// The subscriptions whose errors asked to wait since one of the endpoint was answered, two at most.
+/// The subscriptions whose errors asked to wait since the endpoint last gave an answer, two at most.
 final class AskedToWait: Sendable {
     private let subjects = Mutex<Set<String>>([])
 

@@ -29,7 +29,7 @@ extension StoreAnswer {
         case .haltBatch: meaning = .haltBatch
         case .haltStorefront: meaning = .haltStorefront
         case .haltService: meaning = .haltService
-        // Until other calls show what such an answer is worth, only a documented code about the customer is believed.
+        // Only a documented code about the customer is believed without comparing it with what other calls got.
         case .reject where code == .alreadyCommunicated: meaning = .checkStatus
         case .reject where code.name == nil || code.httpStatus == 404: meaning = .suspect
         case .reject: meaning = .reject

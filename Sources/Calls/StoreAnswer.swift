@@ -5,7 +5,7 @@ package import Pricing
 package enum StoreAnswer: Sendable {
     /// The call was applied, or a status came, with what Apple said in return.
     case answered(StoreWords, StoreReply)
-    /// It was refused for good, with what the code asks us to do.
+    /// It was refused for good. The refusal says what to do about its code.
     case refused(StoreRefusal, StoreReply)
     /// It was not applied, and Apple asked for silence until the instant.
     case throttled(until: Instant, StoreReply)
@@ -46,11 +46,11 @@ package struct StoreRefusal: Hashable, Sendable {
         case refresh
         /// The price may be ours already, so the status is checked before anything is believed.
         case checkStatus
-        /// By its code the form of the call is wrong, so other calls of its batch may fare no better.
+        /// The code says that the form of the call is wrong, so other calls of its batch may be refused too.
         case haltBatch
-        /// By its code the product is not set up for the storefront.
+        /// The code says that the product is not set up for the storefront.
         case haltStorefront
-        /// By its code our key, our token or our way to the App Store is wrong.
+        /// The code says that our key, our token or our route to the App Store is wrong.
         case haltService
     }
 
@@ -69,14 +69,14 @@ package struct StoreRefusal: Hashable, Sendable {
         self.meaning = meaning
     }
 
-    /// Whether the code is about the customer, the item or the price. It is then final where others fare well. Every
+    /// Whether the code is about the customer, the item or the price. Then it is final while others succeed. Every
     /// other code may be about us, whatever it says.
     package var isAboutCustomer: Bool { meaning == .reject || meaning == .checkStatus }
 
     /// Whether our key, or the token that it signed, was refused, whatever was asked for.
     package var isAboutKey: Bool { APIErrorCode(rawValue: code).isAboutKey }
 
-    /// Whether the request itself is wrong, so that nobody was asked.
+    /// Whether our own check refused the request, so that nothing was sent.
     package var isOurs: Bool { code == 0 }
 
     package var codeAndName: String { "\(code) \(name)" }

@@ -14,15 +14,16 @@ extension StoreCall {
             intent: String(decoding: try JSONEncoder().encode(intent), as: UTF8.self))
     }
 
-    /// What the call says; nil where that cannot be read.
+    /// The decoded intent of the call; nil where it cannot be read.
     package func said<Intent: Decodable>(_: Intent.Type) -> Intent? {
-        // Whoever asks reports it.
+        // The caller reports an intent that cannot be read.
         try? JSONDecoder().decode(Intent.self, from: Data(intent.utf8))
     }
 }
 
 extension StoreAnswer {
-    /// Nothing was sent, and an earlier attempt may have been applied.
+    /// The answer of an attempt whose intent cannot be read. It sent nothing, but an earlier attempt may have been
+    /// applied.
     package static let unreadableIntent = unknown(
         reason: "the stored call can't be read", StoreReply())
 }

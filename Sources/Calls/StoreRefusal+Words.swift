@@ -27,7 +27,7 @@ extension StoreRefusal {
 extension StoreRefusal {
     private static let messageMax = 200
 
-    /// What led to a halt, for people: how many subscriptions met it, and what the App Store says in its own words.
+    /// The cause of a halt, for people: how many subscriptions were refused, and the App Store's own message.
     package func met(by streak: RefusalStreak?) -> String {
         let said =
             message.isEmpty

@@ -24,10 +24,10 @@ package struct CancelIntent: Hashable, Sendable, Codable {
     }
 }
 
-/// The only call of the canceller beside status checks. The App Store client makes it; tests script theirs.
+/// The only call of the canceller besides status checks. The App Store client makes it; tests script their own.
 package protocol CancelCalls: Sendable {
-    /// Cancels the subscription. No byte leaves after `leavingBefore`, because another process may have taken the
-    /// call over.
+    /// Cancels the subscription. No byte is sent after `leavingBefore`, because another process may have taken the call
+    /// over by then.
     func cancel(
         _ intent: CancelIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer

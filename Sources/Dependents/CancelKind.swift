@@ -5,8 +5,8 @@ import ServiceKit
 
 /// Calls of Cancel a Subscription. Each ends a whole subscription, for dependents of parents on other subscriptions.
 ///
-/// Its answers are believed less than those of a price change, because a cancelled subscriber cannot be asked back. A
-/// refusal, and an answer without an effect, are checked. What stays unproved goes to a person as a discrepancy.
+/// A cancelled subscriber cannot be asked back, so its answers need more proof than those of a price change. A refusal,
+/// and an answer without a visible effect, are checked. What stays unproved goes to a person as a discrepancy.
 struct CancelKind: CallKind {
     typealias Claimed = Never
 
@@ -16,8 +16,10 @@ struct CancelKind: CallKind {
     let permitSource: CallPermitSource
     let checkPermitSource: CallPermitSource
     let policy: CallPolicy
-    /// How long it waits where the App Store is silent, or where the call was held back.
+    /// How long it waits where the endpoint is silent, or where the call was held back.
     let notYetWait: Duration
+    /// How long a further status waits for its permit at most.
+    let checksWithin: Duration
     let realClock: any WallClock
     let refusedStatuses: RefusedStatuses
 
@@ -32,10 +34,32 @@ struct CancelKind: CallKind {
         return await cancels.cancel(intent, leavingBefore: leavingBefore)
     }
 
+    /// Reads the status of what the call ends, and where it may be sent once more those of the parents too: the customer
+    /// may have taken one again. The permit for the first is taken. Without an answer about each the call does not go.
     func check(_ call: StoreCall) async -> StoreAnswer {
-        let answer = await store.checkStatus(transactionID: call.subject)
-        refusedStatuses.note(answer, of: call.subject)
+        let answer = await status(of: call.subject)
+        guard call.errorCode == nil, !call.isOver, case .answered(var words, let reply) = answer
+        else { return answer }
+        for parent in call.parents where parent != call.subject {
+            guard await mayAsk() else {
+                return .notSent(reason: "no permit to read a parent's status")
+            }
+            let more = await status(of: parent)
+            guard case .answered(let told, _) = more else { return more }
+            words.statements += told.statements
+        }
+        return .answered(words, reply)
+    }
+
+    private func status(of id: String) async -> StoreAnswer {
+        let answer = await store.checkStatus(transactionID: id)
+        refusedStatuses.note(answer, of: id)
         return answer
+    }
+
+    private func mayAsk() async -> Bool {
+        // A database that is away is met again where the answer is stored.
+        (try? await checkPermitSource.takeOne(within: checksWithin)) ?? false
     }
 
     /// The proof that a subscription will not renew, by its id.
@@ -55,7 +79,10 @@ struct CancelKind: CallKind {
         on connection: isolated DatabaseConnection
     ) throws {
         let told = attempts.flatMap { $0.statements(of: subscriptions(of: $0.call)) }
-        try SubscriptionFolder.fold(told, on: connection)
+        // A statement is about one bucket.
+        for events in Bucket.groups(told, of: \.originalTransactionID) {
+            try SubscriptionFolder.fold(events, on: connection)
+        }
         let targets = attempts.map(\.call.subject).sorted()
         for (id, stored) in try SubscriptionQueries.load(targets, on: connection) {
             guard let over = stored.facts.whyOver else { continue }
@@ -67,14 +94,34 @@ struct CancelKind: CallKind {
     }
 
     func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
-        // The proof is this answer, or a notification that overtook it.
+        // The proof is this answer, or a notification that arrived before it.
         if let proof = scene[attempt.call.subject] { return .applied(proof) }
         var policy = policy
-        // Nothing is known of any of them then.
+        // Then the refusals say nothing about this subscription, so checks go on without limit.
         if refusedStatuses.areAlike(besides: attempt.call.subject) { policy.refusedChecksMax = nil }
-        return ResolutionTable(
-            attempt.call, policy, attempt.verdict, overReason: "not asked for any more"
-        ).resolve(attempt.answer)
+        return checkedBefore(
+            attempt,
+            ResolutionTable(
+                attempt.call, policy, attempt.verdict, overReason: "not asked for any more"
+            ).resolve(attempt.answer))
+    }
+
+    /// Each repetition follows at once on statuses that were just read. The wait before it comes before the check.
+    private func checkedBefore(_ attempt: Attempt<Self>, _ resolution: Resolution) -> Resolution {
+        guard case .open(.send, let reason, let code, var after) = resolution else {
+            return resolution
+        }
+        if attempt.call.step == .check, case .answered = attempt.answer {
+            return .open(.send, reason: reason, errorCode: code, after: .none)
+        }
+        if attempt.call.step == .send, case .retry = after {
+            var random = SystemRandomNumberGenerator()
+            after =
+                attempt.verdict == .parked
+                ? .unanswered
+                : .fixed(policy.retry.delay(attempt: attempt.call.attempts, random: &random))
+        }
+        return .open(.check, reason: reason, errorCode: code, after: after)
     }
 
     func write(

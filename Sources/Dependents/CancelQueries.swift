@@ -5,8 +5,8 @@ package import Postgres
 /// What the calls of Cancel a Subscription do to the dependents for which they are made.
 package enum CancelQueries {
     /// The state of the call `r` for the engine. The call is over, and never sent again, when no dependent asks for it
-    /// any more, or when one of them does not: it would end what the customer has bought again. It is held back while
-    /// a batch of its parents is paused.
+    /// any more, or when any of its dependents is no longer to be cancelled: it would end what the customer has bought
+    /// again. It is held back while a batch of its parents is paused.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .cancel, endpoint: endpoint, now: now, cancels: true,
@@ -35,8 +35,8 @@ package enum CancelQueries {
         ).oneOrNil()?.textOrNil("intent")
     }
 
-    /// Marks the dependents that a new call cancels, by a statement for each bucket of their parents: one that writes
-    /// names one bucket.
+    /// Marks the dependents that a new call cancels. A statement that writes names one bucket, so there is one for each
+    /// bucket of their parents.
     package static func claim(_ call: StoreCall, for dependents: [DependentQueries.Open]) -> [SQL] {
         Bucket.groups(dependents, of: \.originalTransactionID).map { claim(call, ofOneBucket: $0) }
     }
@@ -70,7 +70,7 @@ package enum CancelQueries {
         """
     }
 
-    /// The parents of a call, by bucket: a statement that writes names one.
+    /// The parents of a call, grouped by bucket, because a statement that writes names one bucket.
     private static func parents(of call: StoreCall) -> [[String]] {
         Bucket.groups(call.parents, of: \.self)
     }
@@ -118,8 +118,8 @@ package enum CancelQueries {
         }
     }
 
-    /// Has the dependents judged anew in real time, under a new id, because no attempt was applied. `isParked` makes
-    /// each wait longer.
+    /// Puts the dependents back, to be judged again under a new id at `nextCheckAt` (real time), because no attempt was
+    /// applied. `isParked` makes each wait longer.
     package static func requeue(
         _ call: StoreCall, reason: String, nextCheckAt: Int64, isParked: Bool
     ) -> [SQL] {

@@ -6,13 +6,13 @@ import ServiceKit
 
 /// Prepares the cancellation of subscriptions that carry dependents of a parent on another subscription.
 ///
-/// A dependent is placed: the subscription that carries it is found, and its status is read. Where everything that
-/// renews there must fall, the intent with its `requestReferenceId` is committed before the call. From then on it is
-/// a call like any other, of `CancelKind`.
+/// First the dependent is placed: the subscription that carries it is found. Then the status of that subscription is
+/// read. Where everything that renews there must be cancelled, the intent with its `requestReferenceId` is committed
+/// before the call. From then on it is an ordinary call, of `CancelKind`.
 struct CancelRound: Sendable {
     let engine: CallEngine
     let kind: CancelKind
-    /// The least time until a dependent is looked at again that may not be cancelled now.
+    /// The shortest wait before a dependent that may not be cancelled now is checked again.
     let putOffFor: Duration
 
     // MARK: Which subscription
@@ -52,7 +52,7 @@ struct CancelRound: Sendable {
                 _ = try connection.pipeline([
                     DependentQueries.place(
                         open, on: id,
-                        // An item that only joins at the renewal has the price and the period that come.
+                        // An item that only joins at the renewal has the coming price and period.
                         period: item?.currentPrice == nil ? facts.comingPeriod : facts.period,
                         price: item?.currentPrice ?? item?.renewalPrice, currency: facts.currency)
                 ])
@@ -67,8 +67,8 @@ struct CancelRound: Sendable {
         }
     }
 
-    /// The present name of an item that no longer renews under its old one. Once a renewal has followed a rename, no
-    /// item shows it any more, so the statements of its subscription are folded again.
+    /// The current name of an item that no longer renews under its old one. After the first renewal under the new name
+    /// the facts no longer hold the rename, so this folds the subscription's statements again.
     private static func nameToday(
         of sku: String, in facts: SubscriptionFacts, on connection: isolated DatabaseConnection
     ) throws -> String? {
@@ -93,13 +93,13 @@ struct CancelRound: Sendable {
 
     // MARK: The first attempt
 
-    /// Whether the cancellation may leave now. Where it may not it is put off, and its status, which others wait for, is
-    /// not read for nothing.
+    /// Whether the cancellation may be sent now. If not, it is postponed before its status is read, because others need
+    /// the permits for statuses.
     func mayLeave(_ open: DependentQueries.Open, on target: String) async throws -> Bool {
         let ids = [open.originalTransactionID, target]
         let (isHeld, mustWait) = try await engine.pool.read {
             (
-                // One call ends all of them.
+                // One call cancels all of them.
                 try DependentQueries.areHeld(
                     DependentQueries.falling(on: target, on: $0) + [open], on: $0),
                 try DependentQueries.hasCallInFlight(target, on: $0)
@@ -115,15 +115,16 @@ struct CancelRound: Sendable {
         return false
     }
 
-    /// Looks at the dependent later. What was not asked does not count.
+    /// Postpones the check of the dependent. A check that was not made does not count.
     func putOff(_ open: DependentQueries.Open, for wait: Duration) async throws {
         let later = DependentQueries.checkAgain(
             open, at: engine.realClock.nowMilliseconds() + wait.milliseconds)
         try await engine.pool.write(later)
     }
 
-    /// Reads the status of the subscription that carries the dependent, and of those of the parents that it falls with,
-    /// and cancels that subscription where it may. The permit for the first is taken.
+    /// Reads the status of the subscription that carries the dependent, and of the subscriptions of all parents that it
+    /// depends on. Then it cancels the subscription where that is allowed. The caller has taken the permit for the
+    /// first status.
     func cancel(
         _ open: DependentQueries.Open, on target: String,
         _ controls: ServiceControlQueries.Everything,
@@ -151,7 +152,8 @@ struct CancelRound: Sendable {
             probe: Probe(controls, kind.kind), out: out)
     }
 
-    /// Takes a permit for one more status. A silence is not waited out, because open calls wait for this round's end.
+    /// Takes a permit for one more status. It does not wait out a silence, because open calls wait for the end of this
+    /// round.
     private func mayAsk() async throws -> Bool {
         let source = kind.checkPermitSource
         for _ in 0..<Self.leasesMax {
@@ -169,8 +171,8 @@ struct CancelRound: Sendable {
 
     private static let leasesMax = 5
 
-    /// What the status of a subscription says; nil where there is no answer. Nothing is cancelled without the newest
-    /// statuses. The dependent is checked again. Where the status of another parent stays refused, that parent's own
+    /// The status of a subscription; nil where there is no answer. Nothing is cancelled without the newest statuses, so
+    /// the dependent is then checked again later. Where the status of another parent stays refused, that parent's own
     /// dependent ends first.
     private func status(
         of id: String, for open: DependentQueries.Open, on target: String,
@@ -195,19 +197,19 @@ struct CancelRound: Sendable {
         return words.statements
     }
 
-    /// How many checks a definite answer may refuse before a person is asked. What was refused for minutes will be
-    /// refused again.
+    /// After this many refused checks the dependent goes to a person, because a status that was refused for minutes
+    /// will be refused again.
     static let refusedChecksMax = 10
 
-    /// Whether a refused status ends the work on a dependent: it was refused often enough, and others are not
-    /// refused alike.
+    /// Whether a refused status ends the work on a dependent: it was refused often enough, while the statuses of others
+    /// were not.
     func isBelieved(_ open: DependentQueries.Open, of target: String) -> Bool {
         open.checks >= Self.refusedChecksMax
             && !engine.refusedStatuses.areAlike(besides: target)
     }
 
-    /// Says once of a dependent, whose status is not read again and again, that it waits. A missing answer, or a
-    /// refusal of all, says nothing of it, so it is asked on.
+    /// Logs once that a dependent waits, because its status could not be read in many checks. A missing answer, or a
+    /// refusal that others get too, says nothing about it, so checks continue.
     func noteNoAnswer(_ open: DependentQueries.Open, _ why: String? = nil) {
         guard open.checks == Self.refusedChecksMax else { return }
         engine.log.warning(
@@ -234,12 +236,12 @@ struct CancelRound: Sendable {
     private struct Claim: Sendable {
         var call: StoreCall
         var permits: CallPermits
-        /// An instant before the claim asked for pauses.
+        /// An instant before the claim read the pauses.
         var asked: ContinuousClock.Instant
     }
 
     /// Judges under the locks of all subscriptions concerned, and writes the intent. Returns nil where no call may be
-    /// made. Only dependents of these `parents`, whose statuses were read, fall with the call.
+    /// made. The call cancels only dependents of these `parents`, whose statuses were read.
     private func claim(
         _ open: DependentQueries.Open, on target: String, among parents: Set<String>,
         told events: [SubscriptionEvent]
@@ -250,7 +252,7 @@ struct CancelRound: Sendable {
             connection -> (Claim?, CrossSubscriptionDependent.Discrepancy?) in
             let ids = parents.union([target]).sorted()
             try SubscriptionQueries.lock(ids, on: connection)
-            // A statement is about one bucket.
+            // A statement names one bucket.
             let told = events.filter { ids.contains($0.originalTransactionID) }
             for events in Bucket.groups(told, of: \.originalTransactionID) {
                 try SubscriptionFolder.fold(events, on: connection)
@@ -284,7 +286,7 @@ struct CancelRound: Sendable {
             where try DependentQueries.mayFall(
                 on: target, customer: facts.appAccountToken, on: connection
             ).isSuperset(of: others):
-                // These dependents must fall as well, and wait until they are placed.
+                // These dependents must be cancelled with it, so it waits until they are placed.
                 let later = realNow + kind.notYetWait.milliseconds
                 _ = try connection.pipeline([DependentQueries.checkAgain(open, at: later)])
                 return (nil, nil)
@@ -304,8 +306,8 @@ struct CancelRound: Sendable {
         return claim
     }
 
-    /// The token of the status that was just read. Where the App Store has refused the very token that its status still
-    /// shows, the next call goes without it; where that is refused too, it goes with the token again, later and later.
+    /// The token of the status that was just read. If the App Store has refused the token that its status still shows,
+    /// the next call goes without one. If that is refused too, the call goes with the token again, with growing waits.
     private static func token(
         for facts: SubscriptionFacts, on connection: isolated DatabaseConnection
     ) throws -> String? {

@@ -20,8 +20,8 @@ package struct Canceller: Service {
         package var checksMax = 5
         package var dependentsPerRound = 25
         package var checkAgainAfter: Duration = .seconds(30)
-        /// How long a dependent waits where a call about the subscription is out, everything is paused, or no permit
-        /// was free.
+        /// How long a dependent waits while a call of the subscription is in flight, everything is paused, or no permit
+        /// is free.
         package var notYetWait: Duration = .seconds(2)
         package var retry = Backoff(first: .milliseconds(500), max: .seconds(60))
         package var idleWait: Duration = .seconds(1)
@@ -47,7 +47,8 @@ package struct Canceller: Service {
                 policy: CallPolicy(
                     retry: limits.retry, checksRefusals: true, checksAnswers: true,
                     refusedChecksMax: CancelRound.refusedChecksMax, keepsRefused: false),
-                notYetWait: limits.notYetWait, realClock: engine.realClock,
+                notYetWait: limits.notYetWait, checksWithin: engine.limits.checksWithin,
+                realClock: engine.realClock,
                 refusedStatuses: engine.refusedStatuses), putOffFor: limits.checkAgainAfter)
         Self.declare(engine.metrics)
     }
@@ -71,11 +72,11 @@ package struct Canceller: Service {
     /// Does one round and waits until its calls are settled. Returns how much it found to do. Tests drive it by hand.
     package func round() async throws -> Int { try await engine.settled(step) }
 
-    /// Goes on with open calls, then checks each due dependent once. Returns how many there were.
+    /// Continues open calls, then checks each due dependent once. Returns how many there were.
     private func step(_ out: CallsOut) async throws -> Int {
         try await engine.followClock()
         let controls = try await engine.controls()
-        // Where one call probes whether the App Store takes calls again, the others wait for its answer.
+        // While one call probes whether the App Store accepts calls again, the others wait for its answer.
         let isProbing = engine.isProbing(.cancel, controls)
         guard !isProbing || out.count == 0 else { return 0 }
         let kind = rounds.kind
@@ -114,7 +115,7 @@ package struct Canceller: Service {
             return (taken, permits)
         }
         var failure: (any Error)?
-        // All dependents are placed first, because two of one subscription fall together.
+        // All dependents are placed first, because one call cancels all dependents on a subscription.
         var places: [DependentQueries.Open: String] = [:]
         for open in due where open.isCrossSubscription {
             do { places[open] = try await rounds.place(open) } catch {
@@ -127,7 +128,7 @@ package struct Canceller: Service {
         defer { silenceWatch.cancel() }
         for open in due {
             try Task.checkCancellation()
-            // Each dependent is taken already, so one that fails must not cost the others their check.
+            // All these dependents are already taken, so the failure of one must not skip the check of the others.
             do { try await check(open, on: places[open], permits, controls, out) } catch {
                 failure = failure ?? error
             }
@@ -136,7 +137,7 @@ package struct Canceller: Service {
         return due.count
     }
 
-    /// Checks one dependent, and cancels what it is placed on where it may.
+    /// Checks one dependent, and cancels the subscription on which it is placed where that is allowed.
     private func check(
         _ open: DependentQueries.Open, on target: String?, _ permits: CallPermits,
         _ controls: ServiceControlQueries.Everything, _ out: CallsOut
@@ -144,7 +145,7 @@ package struct Canceller: Service {
         if open.isCrossSubscription {
             guard let target, try await rounds.mayLeave(open, on: target) else { return }
         }
-        // A silence is not waited out here, because open calls wait for this round's end.
+        // It does not wait out a silence, because open calls wait for the end of this round.
         let statuses = rounds.kind.checkPermitSource
         guard
             try await statuses.take(

@@ -60,8 +60,9 @@ package enum DependentQueries {
         """
     }
 
-    /// What holds the calls of dependents on other subscriptions back. Those that are placed are passed over, so that none
-    /// that waits for a person keeps another one waiting. The others are placed first: who falls with them must know.
+    /// What holds back the cancellations of cross-subscription dependents. Held dependents that are placed are skipped,
+    /// so that one that waits for a person does not delay others. Those that are not placed are placed even then,
+    /// because dependents that are cancelled with them must know.
     package struct Held: Sendable {
         var isAll = false
         var batchIDs: [String] = []
@@ -139,8 +140,8 @@ package enum DependentQueries {
 
     // MARK: On another subscription
 
-    /// The subscriptions that may carry the dependent: the one that its name tells, else those of the same customer
-    /// that ever had an item of that name.
+    /// The subscriptions that may carry the dependent: the one in its name, else those of the same customer that ever
+    /// had an item with that SKU.
     package static func places(
         of open: Open, customer: String?, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -167,7 +168,7 @@ package enum DependentQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// Stores where the dependent was found, and what it costs there in which period.
+    /// Stores on which subscription the dependent was found, and its price and period there.
     package static func place(
         _ open: Open, on target: String, period: String?, price: Int64?, currency: String?
     ) -> SQL {
@@ -229,7 +230,7 @@ package enum DependentQueries {
             references.filter { ($0.originalTransactionID ?? target) == target }.map(\.sku))
     }
 
-    /// Whether everything, or the batch of one of the parents, is held: one call ends all of them.
+    /// Whether everything is held, or the batch of any of the parents, because one call cancels all of them.
     package static func areHeld(
         _ dependents: [Open], on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -244,8 +245,8 @@ package enum DependentQueries {
         ).one().bool("are_held")
     }
 
-    /// Whether a notification about one of these subscriptions is stored and not folded yet. It may tell that the
-    /// customer has bought the parent again.
+    /// Whether a notification about one of these subscriptions is not folded yet. It may show that the customer has
+    /// bought the parent again.
     package static func areUnread(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -259,7 +260,7 @@ package enum DependentQueries {
         ).isEmpty
     }
 
-    /// Whether the dependent still waits. It is asked under the lock of the subscription.
+    /// Whether the dependent is still to be cancelled. The caller holds the lock of the subscription.
     package static func isStillRequested(
         _ open: Open, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -271,8 +272,8 @@ package enum DependentQueries {
         ).isEmpty
     }
 
-    /// Whether a call that changes the subscription is out, or the outcome of an earlier one is not known. It is
-    /// asked under the lock of the subscription.
+    /// Whether a call that changes the subscription is open: it was sent, or its outcome is not known. The caller holds
+    /// the lock of the subscription.
     package static func hasCallInFlight(
         _ id: String, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -285,7 +286,7 @@ package enum DependentQueries {
         ).isEmpty
     }
 
-    /// The dependents of the open changes of an item, which would fall if the item were declined.
+    /// The dependents of the open changes of an item, which would be cancelled if its increase were declined.
     package static func ownDependents(
         of sku: String, _ id: String, on connection: isolated PostgresConnection
     ) throws -> [String] {

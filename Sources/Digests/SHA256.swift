@@ -1,14 +1,15 @@
 internal import COpenSSL
 internal import ServiceKit
 
-/// An incremental SHA-256: fingerprints of files, plans, payloads and evidence. OpenSSL reckons it, on a processor with
-/// instructions for it in a fraction of what code of our own would take.
+/// An incremental SHA-256: fingerprints of files, plans, payloads and evidence. OpenSSL computes it: on a processor
+/// with SHA instructions it takes a fraction of the time of code of our own.
 package struct SHA256: Sendable {
     private var context = Context()
 
     package init() {}
 
-    /// It is not generic, because a generic call from another module costs more for each byte than the digest itself.
+    /// It is not generic, because an unspecialised generic call from another module costs more per byte than the digest
+    /// itself.
     package mutating func update(_ bytes: [UInt8]) {
         if !isKnownUniquelyReferenced(&context) { context = Context(copying: context) }
         context.update(bytes)
@@ -17,7 +18,7 @@ package struct SHA256: Sendable {
     /// The 32 bytes of the digest. More bytes can be added afterwards.
     package func digest() -> [UInt8] { Context(copying: context).finish() }
 
-    /// 64 lower-case digits.
+    /// The digest as 64 lower-case hexadecimal digits.
     package func hexadecimalDigest() -> String { Hex.text(of: digest()) }
 
     /// The digest of these bytes alone.
@@ -27,17 +28,18 @@ package struct SHA256: Sendable {
         return hash.digest()
     }
 
-    /// The same in 64 lower-case digits.
+    /// The digest of these bytes alone, as 64 lower-case hexadecimal digits.
     package static func hexadecimalDigest(of bytes: [UInt8]) -> String {
         Hex.text(of: digest(of: bytes))
     }
 
     /// OpenSSL's state of one digest.
     ///
-    /// A wrong digest would be another file's identity, so the process ends where OpenSSL cannot reckon one: it lacks
-    /// the algorithm, or the memory. No input makes that happen.
+    /// A wrong digest would be another file's identity, so the process ends where OpenSSL cannot compute one, for want
+    /// of the algorithm or of memory. No input makes that happen.
     ///
-    /// Unchecked: whoever changes one owns it alone (`update`), and `finish` is called of fresh copies only.
+    /// Unchecked: `update` changes a context only while it is uniquely referenced, and `finish` is called on fresh
+    /// copies only.
     private final class Context: @unchecked Sendable {
         /// Fetched once: the implicit fetch of each digest takes a lock that threads contend for.
         private static let algorithm = Algorithm(pointer: EVP_MD_fetch(nil, "SHA256", nil))

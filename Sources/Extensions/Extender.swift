@@ -4,9 +4,9 @@ import PriceChanges
 import Pricing
 package import ServiceKit
 
-/// Extends renewal dates, of one subscription or of all subscribers of a product, and dates changes anew where
-/// renewals moved. Every request is a row that was committed before its call. A lost answer is settled by a call with
-/// the same identifier.
+/// Extends renewal dates, of one subscription or of all subscribers of a product, and redates changes whose renewal
+/// moved. Every request is a row that was committed before its call. After a lost answer the call is repeated with the
+/// same identifier.
 package struct Extender: Service {
     package let name = "extender"
     private let engine: CallEngine
@@ -86,7 +86,7 @@ package struct Extender: Service {
         let controls = try await engine.controls()
         var done = try await summaries.round()
         done += try await redater.round()
-        // Where one call probes whether the App Store takes calls again, the others wait for its answer.
+        // While one call probes whether the App Store accepts calls again, the others wait for its answer.
         let (isMassProbing, isProbing) = (
             engine.isProbing(.massExtension, controls),
             engine.isProbing(.renewalExtension, controls)
@@ -102,7 +102,7 @@ package struct Extender: Service {
         if !isHalted || calls == 0 {
             calls += try await engine.resume(singles.kind, ofSingles, controls, out)
         }
-        // Each claim asks for pauses once more, because a round may take long.
+        // Each claim reads the pauses again, because a round may take long.
         guard !controls.isHeld, !isHalted || calls == 0 else { return done + calls }
         calls += try await masses.round(controls, out)
         guard !isHalted && !isProbing || calls == 0 else { return done + calls }

@@ -32,7 +32,7 @@ package enum ExtensionCallQueries {
         }
     }
 
-    /// The state of the call `r` for the engine. Once a statement tells of the extension, the call is only checked.
+    /// The state of the call `r` for the engine. Once a statement shows the extension, the call is only checked.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .renewalExtension, endpoint: endpoint, now: now, isJudgedInBucket: true,
@@ -98,7 +98,7 @@ package enum ExtensionCallQueries {
             """
         ).map { try Request($0) }
         guard !due.isEmpty else { return [] }
-        // It is asked again under the locks, because another call may have begun before they were taken.
+        // This is checked again under the locks, because another call may have begun before they were taken.
         let free = try connection.query(
             """
             -- name: freeExtensions
@@ -129,7 +129,7 @@ package enum ExtensionCallQueries {
         return requests
     }
 
-    /// The new renewal date that a notification or a status has told since a call was made, where only that call
+    /// The new renewal date that a notification or a status has shown since a call was made, where only that call
     /// explains it.
     package static func toldSince(
         _ due: Request, on connection: isolated PostgresConnection
@@ -147,7 +147,7 @@ package enum ExtensionCallQueries {
     }
 
     /// The days of each mass extension that may have moved this renewal beyond what was known when the call was made;
-    /// the newest eight. Apple repeats a notification for a week, so word of such an extension may come that late.
+    /// the newest eight. Apple repeats a notification for a week, so one about such an extension may arrive that late.
     package static func massesThatMayHaveMoved(
         _ due: Request, on connection: isolated PostgresConnection
     ) throws -> [Int] {
@@ -191,7 +191,7 @@ package enum ExtensionCallQueries {
     /// How a request ended.
     struct Ending: Sendable {
         var state: State
-        /// What showed it; nil where it is our own judgement.
+        /// The source of the proof; nil where it is our own judgement.
         let by: Resolution.Proof.Source?
         var effectiveAt: Instant?
         var code: String?
@@ -219,8 +219,8 @@ package enum ExtensionCallQueries {
         """
     }
 
-    /// Has the request judged and called again at `nextAt` (real time), because as far as is known it was not
-    /// applied. `isParked` makes each wait longer.
+    /// Puts the request back, to be judged and called again at `nextAt` (real time), because as far as we know it was
+    /// not applied. `isParked` makes each wait longer.
     package static func requeue(
         _ call: StoreCall, reason: String, isDoubtful: Bool, nextAt: Int64?, isParked: Bool
     ) -> SQL {

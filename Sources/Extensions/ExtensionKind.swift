@@ -21,8 +21,7 @@ struct ExtensionKind: CallKind {
         var requestIdentifier: String
         var days: Int
         var reason: Int
-        /// Whether an earlier call under this identifier may have been applied, so that a refusal may be its
-        /// consequence.
+        /// Whether an earlier call under this identifier may have been applied and so have caused a refusal.
         var isRepeated: Bool
     }
 
@@ -166,7 +165,7 @@ extension ExtensionTerms {
 }
 
 extension StoreRefusal {
-    /// The name that a refused extension shows. A code that was kept while checks went on is named again.
+    /// The name that a refused extension shows. A refusal after checks gets the name of its stored code.
     var storedName: String {
         name == refusedOnRetry ? APIErrorCode(rawValue: code).name ?? "\(code)" : name
     }
@@ -175,9 +174,9 @@ extension StoreRefusal {
 }
 
 extension SubscriptionFacts {
-    /// The new renewal date, where it lies later in the same period and only an extension by so many days explains
-    /// the difference: neither another program's extension nor mass extensions, of any of these days, explain it
-    /// alone. Where days may be short they are not counted, and it is ours unless a mass extension may have moved it.
+    /// The new renewal date, if it is later in the same period and only our extension by `days` explains the
+    /// difference: another program's extension, or mass extensions of these days, do not explain it alone. Where days
+    /// may be short, days are not counted: the move is ours unless a mass extension may have caused it.
     fileprivate func renewalMoved(
         from before: Instant?, days: Int, besideMassesOf masses: [Int], areDaysShort: Bool
     ) -> Instant? {

@@ -13,7 +13,7 @@ package enum ExtensionQueries {
         package var days: Int
         package var reason: Int
         package var state: String
-        /// A database that is lost may have called it.
+        /// Whether a database that was lost may have called it.
         package var isDoubtful: Bool
 
         init(_ row: Row) throws {
@@ -172,9 +172,9 @@ package enum ExtensionQueries {
 
 /// The facts by which eligibility is judged.
 extension ExtensionQueries {
-    /// When the customer of each of these had any of their subscriptions extended within a year before `now`, whoever
-    /// asked. An extension that was told twice counts once. A subscription without `appAccountToken` is its own
-    /// customer.
+    /// For each subscription, when any subscription of its customer was extended within a year before `now`, by
+    /// whatever program. An extension in two statements counts once. A subscription without `appAccountToken` is its
+    /// own customer.
     package static func extendedAt(
         _ ids: [String], now: Int64, on connection: isolated PostgresConnection
     ) throws -> [String: [Instant]] {
@@ -212,8 +212,8 @@ extension ExtensionQueries {
         return instants
     }
 
-    /// Common table expressions: `others` has each subscription of the customer of each of these that names its customer, itself
-    /// too.
+    /// Common table expressions: `others` has, for each of these subscriptions that names its customer, all
+    /// subscriptions of that customer, itself included.
     private static func ofTheirCustomers(_ ids: [String]) -> SQL {
         """
         -- The subscriptions of one customer stand in several buckets, so each step is read by itself.
@@ -277,7 +277,8 @@ extension ExtensionQueries {
         return try Set(rows.map { try $0.text("original_transaction_id") })
     }
 
-    /// What `underway` finds, asked bucket by bucket: in a spread database no other statement says whose an extension is.
+    /// The same as `underway`, with one query for each bucket. In a spread database only a query of one bucket can tell
+    /// who caused an extension.
     private static func underwayInEach(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> Set<String> {
@@ -307,7 +308,7 @@ extension ExtensionQueries {
         return found
     }
 
-    /// The next subscriptions of a product after an id, so that a reading may have any length.
+    /// The next page of subscriptions of a product, after `id`.
     package static func subscribers(
         productID: String, storefronts: [String]?, after id: String, limit: Int,
         on connection: isolated PostgresConnection

@@ -4,8 +4,8 @@ import Facts
 import Pricing
 import ServiceKit
 
-/// Calls of Extend Subscription Renewal Dates for All Active Subscribers. A call that the App Store took stays open,
-/// and its status is checked for hours until the App Store says that it is complete.
+/// Calls of Extend Subscription Renewal Dates for All Active Subscribers. A call that the App Store accepted stays
+/// open. Its status is checked, perhaps for hours, until the App Store says that it is complete.
 struct MassExtensionKind: CallKind {
     typealias Claimed = Never
 
@@ -24,7 +24,7 @@ struct MassExtensionKind: CallKind {
         var requestIdentifier: String
         var days: Int
         var reason: Int
-        /// An earlier call under this identifier may have been taken: a refusal may be its consequence.
+        /// Whether an earlier call under this identifier may have been accepted and so have caused a refusal.
         var isRepeated: Bool
     }
 
@@ -79,7 +79,7 @@ struct MassExtensionKind: CallKind {
         let call = attempt.call
         switch attempt.answer {
         case .answered(let words, _):
-            // Without numbers the extension was taken and runs.
+            // Without numbers the extension was accepted and runs.
             return words.massExtension?.isComplete == true
                 ? .applied(Resolution.Proof())
                 : .open(
@@ -100,10 +100,11 @@ struct MassExtensionKind: CallKind {
     private func notFound(_ call: StoreCall, _ refusal: StoreRefusal) -> Resolution {
         switch call.errorCode {
         case nil: .open(.send, reason: refusal.name, errorCode: nil)
-        // It was taken. A person may abandon it; until then the App Store may still learn of it.
+        // It was accepted, but its status is not found. That may still change, so it is checked until a person abandons
+        // it.
         case ResolutionTable.answeredCode, Self.notFoundCode:
             checkLater(refusal, errorCode: Self.notFoundCode)
-        // It was never taken, and a later attempt was refused.
+        // It was never accepted, and a later attempt was refused.
         case .some(let code):
             .refused(
                 StoreRefusal(

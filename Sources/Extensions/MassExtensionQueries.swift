@@ -17,7 +17,8 @@ package enum MassExtensionQueries {
             })
     }
 
-    /// How many due mass extensions are read: of some products another call may be in flight.
+    /// How many due mass extensions are read at most. It is more than one, because some products may have another call
+    /// in flight.
     private static let candidatesMax = 100
 
     /// Takes an approved mass extension that is due, with its bucket. Returns nil where there is none, and while
@@ -33,7 +34,8 @@ package enum MassExtensionQueries {
                 AND (m.next_attempt_at IS NULL OR m.next_attempt_at <= \(timestamp: realNow))
             ORDER BY m.next_attempt_at NULLS FIRST LIMIT \(candidatesMax) FOR UPDATE OF m SKIP LOCKED
             """)
-        // Whether a call of the product is in flight is asked of its bucket, because a statement names one.
+        // Whether a call of the product is in flight needs a query of the product's bucket, because a statement names
+        // one bucket.
         for row in due {
             let subject = "product:" + (try row.text("product_id"))
             let bucket = Bucket.of(subject)
@@ -60,7 +62,7 @@ package enum MassExtensionQueries {
         """
     }
 
-    /// Notes that the App Store has taken it and that it runs.
+    /// Notes that the App Store has accepted it and that it runs.
     package static func run(_ id: String) -> SQL {
         move("runMassExtension", id, "'running', code = NULL, detail = NULL", from: ", 'running'")
     }
@@ -69,7 +71,7 @@ package enum MassExtensionQueries {
         move("refuseMassExtension", id, "'refused', code = \(code), detail = \(detail)")
     }
 
-    /// Has it called again at `nextAt` (real time), because it was not taken.
+    /// Puts it back, to be called again at `nextAt` (real time), because it was not accepted.
     package static func requeue(_ id: String, detail: String, nextAt: Int64?) -> SQL {
         move(
             "requeueMassExtension", id,
@@ -87,8 +89,8 @@ package enum MassExtensionQueries {
         """
     }
 
-    /// Leaves its outcome unknown; an extension that runs goes on running. `code` is that with which a check was
-    /// refused; nil leaves the one before.
+    /// Leaves its outcome unknown; an extension that runs stays `running`. `code` is the code of a refused check; nil
+    /// keeps the stored one.
     package static func leaveUnknown(_ id: String, code: String?, detail: String) -> SQL {
         """
         -- name: leaveMassExtensionUnknown
@@ -99,7 +101,7 @@ package enum MassExtensionQueries {
         """
     }
 
-    /// Notes that it is complete by its status.
+    /// Notes that it is complete, as its status says.
     package static func complete(
         _ id: String, at: Int64, succeeded: Int64?, failed: Int64?
     ) -> SQL {
@@ -146,7 +148,8 @@ package enum MassExtensionQueries {
         }
     }
 
-    /// `m` was called: by this database, or by one that is lost, as its summary then says.
+    /// The condition that `m` was called by this database, or may have been called by a lost one, which its summary
+    /// then proves.
     private static let wasCalled: SQL = """
         (m.called_at IS NOT NULL OR m.state = 'queued' AND m.doubtful_since IS NOT NULL)
         """

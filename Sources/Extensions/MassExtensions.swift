@@ -15,7 +15,7 @@ struct MassExtensions: Sendable {
         let claim = try await engine.pool.withTransaction {
             connection -> (call: StoreCall?, permits: CallPermits, asked: ContinuousClock.Instant)?
             in
-            // The instant lies before the question that asks for pauses.
+            // The instant must be before the query that reads the pauses.
             let asked = ContinuousClock.now
             guard let due = try MassExtensionQueries.takeDue(realNow: realNow, on: connection)
             else { return nil }

@@ -14,7 +14,7 @@ struct SingleExtensions: Sendable {
         var judged = 0
         var calls: [StoreCall] = []
         var permits: CallPermits
-        /// An instant before the question that asks for pauses.
+        /// An instant before the query that reads the pauses.
         var asked: ContinuousClock.Instant
     }
 
@@ -30,7 +30,7 @@ struct SingleExtensions: Sendable {
             let claim = try await claim(bucket: bucket, controls)
             judged += claim.judged
             if claim.permits.granted == 0 {
-                // No other bucket would get a permit now.
+                // The other buckets would get no permit now either.
                 if claim.permits.lease.blockedUntil == nil {
                     try await kind.permitSource.pause(after: claim.permits)
                 }
@@ -39,7 +39,7 @@ struct SingleExtensions: Sendable {
             engine.launch(
                 claim.calls, of: kind, permits: claim.permits, started: claim.asked,
                 probe: Probe(controls, kind.kind), out: out)
-            // One call probes for all, and the others wait for its answer.
+            // This call is the probe, and the others wait for its answer.
             if engine.isProbing(kind.kind, controls), !claim.calls.isEmpty { return judged }
         }
         return judged
@@ -100,8 +100,8 @@ struct SingleExtensions: Sendable {
     }
 
     /// How a request ends without a call: the subscription is not eligible. A request that may have been applied is not
-    /// judged any more, because its own extension could be what makes the subscription ineligible. The App Store answers
-    /// its identifier as it did at first.
+    /// judged again, because its own extension could be what makes the subscription ineligible. The App Store answers a
+    /// repeated identifier as it did the first time.
     private static func ending(
         _ request: Request, _ facts: SubscriptionFacts?, _ extendedAt: [Instant], now: Instant
     ) -> ExtensionCallQueries.Ending? {

@@ -48,7 +48,7 @@ struct SummaryFolder: Sendable {
         _ waiting: MassExtensionQueries.WaitingSummary
     ) -> (ExtensionSummary, signedAt: Int64)? {
         let receivedAt = Instant(milliseconds: waiting.receivedAt)
-        // It was verified when it arrived, so bytes that cannot be read are damaged and say nothing.
+        // It was verified when it arrived, so if it cannot be read, its bytes are damaged.
         guard let told = try? waiting.evidence.decoded(receivedAt: receivedAt),
             var summary = told.summary
         else { return nil }

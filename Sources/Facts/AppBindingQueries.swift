@@ -21,7 +21,7 @@ package enum AppBindingQueries {
             """, on: connection)
     }
 
-    /// The same for a user who may read schema `report` alone.
+    /// The same for a database user who may read only schema `report`.
     package static func readInReports(
         on connection: isolated PostgresConnection
     ) throws -> AppBinding? {
@@ -50,7 +50,7 @@ package enum AppBindingQueries {
         ).one().bool("is_rehearsal")
     }
 
-    /// Makes the database one of a rehearsal, for good. The database refuses where something was submitted already.
+    /// Marks the database as one of a rehearsal, for good. The database refuses this once anything was submitted.
     package static func beginRehearsal(
         at: Int64, on connection: isolated PostgresConnection
     ) throws {
@@ -61,8 +61,8 @@ package enum AppBindingQueries {
             """)
     }
 
-    /// Makes a rehearsal's database date what it records by this clock: it shows `start` at the real instant `origin`
-    /// (UTC milliseconds), and goes on at `rate` seconds a second.
+    /// Sets the clock by which a rehearsal's database dates what it records. The clock shows `start` at the real
+    /// instant `origin` and advances `rate` seconds a second. Both instants are UTC milliseconds.
     package static func followClock(
         start: Int64, rate: Double, origin: Int64, on connection: isolated PostgresConnection
     ) throws {

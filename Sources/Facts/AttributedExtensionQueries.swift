@@ -1,10 +1,10 @@
 package import Postgres
 
-/// Whose an extension was, asked of the extensions of one bucket.
+/// Who caused an extension, for the extensions of one bucket.
 package enum AttributedExtensionQueries {
-    /// The view `attributed_extensions` of one bucket, to stand after FROM with a name: each table that it reads is read in
-    /// that bucket. A statement that is asked of the view itself names the bucket of the extension alone, and a spread
-    /// database does not see that everything else lies there, too.
+    /// The view `attributed_extensions` limited to one bucket, as a subquery for FROM. It names the bucket for each
+    /// table that it reads. A query of the view itself would name only the bucket of the extension, and a spread
+    /// database could not tell that the other rows lie there too.
     package static func inBucket(_ bucket: SQL) -> SQL {
         """
         (

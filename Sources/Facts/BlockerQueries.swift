@@ -1,7 +1,7 @@
 package import Postgres
 
-/// Who holds rows that the service needs. Claims and folds pass locked subscriptions over, and a claim waits for a held
-/// change for moments only. So the server names no blocker for them.
+/// Who holds rows that the service needs. Claims and folds skip locked subscriptions, and a claim waits only briefly
+/// for a held change. So the server shows no blocker for them, and we must look for it.
 package enum BlockerQueries {
     /// A session of another database user, with locks that writers of our tables hold.
     package struct Session: Sendable, Equatable {
@@ -10,7 +10,7 @@ package enum BlockerQueries {
         package var application: String
         /// When its transaction began, in UTC milliseconds; nil where this database user may not see it.
         package var since: Int64?
-        /// Names the transaction, so that two sights of a session can be told to be of the same one.
+        /// Identifies the transaction, so that two observations of a session can be compared.
         package var transaction: String
         /// Whether calls and folds wait for what it has locked. A session that submits a batch, for example, holds
         /// nothing that they need.
@@ -21,8 +21,8 @@ package enum BlockerQueries {
 
     /// The session with the oldest transaction comes first, as far as this database user may see the ages.
     ///
-    /// - Parameter holdingChanges: Whether claims have met changes that are held. Then whoever has written or locked any
-    ///   may be the one who holds them.
+    /// - Parameter holdingChanges: Whether claims have met locked changes. Then any session that has written or locked
+    ///   a change may hold them.
     package static func sessions(
         holdingChanges: Bool, on connection: isolated PostgresConnection
     ) throws -> [Session] {

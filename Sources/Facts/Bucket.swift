@@ -26,8 +26,8 @@ package enum Bucket {
         return Int(b) & (count - 1)
     }
 
-    /// Mixes in the next 12 bytes, or the 11 that are left at most: the length takes the lowest byte of their third
-    /// word.
+    /// Mixes in the next 12 bytes, or the last 11 at most. For the last bytes `lowest` is 1, because the length takes
+    /// the lowest byte of the third word.
     private static func add(
         _ bytes: [UInt8], from start: Int, thirdFrom lowest: Int,
         _ a: inout UInt32, _ b: inout UInt32, _ c: inout UInt32
@@ -51,7 +51,7 @@ package enum Bucket {
         "\(fragment: column) = \(fragment: any(of: ids))"
     }
 
-    /// What stands behind the `=` of such a condition.
+    /// The right side of that condition, after the `=`.
     package static func any(of ids: some Sequence<String>) -> SQL {
         let buckets = Set(ids.map(of))
         if let only = buckets.first, buckets.count == 1 { return "\(only)::smallint" }

@@ -1,7 +1,7 @@
 package import Postgres
 package import Pricing
 
-/// The folded states that stand for the statements which retention drops.
+/// Checkpoints: folded states that replace the statements which retention drops.
 package enum CheckpointQueries {
     package static func load(
         _ ids: [String], on connection: isolated PostgresConnection
@@ -60,8 +60,8 @@ package enum CheckpointQueries {
         ]
     }
 
-    /// Those of these subscriptions with a notification that was signed before the instant, and is not folded yet or
-    /// never will be.
+    /// The subscriptions that still have, in the inbox, a notification signed before the instant. It is not folded yet,
+    /// or never will be.
     package static func waiting(
         _ ids: [String], before: Int64
     ) -> Question<Set<String>> {
@@ -75,15 +75,15 @@ package enum CheckpointQueries {
         ) { Set(try $0.map { try $0.text("original_transaction_id") }) }
     }
 
-    /// What reports ask for of statements whose month was dropped: who left, failed to pay, came back or got money
-    /// back.
+    /// The types of statements that reports still need after their month was dropped: who left, failed to pay, came
+    /// back or got money back.
     private static let marks = [
         "DID_CHANGE_RENEWAL_PREF", "DID_FAIL_TO_RENEW", "EXPIRED", "GRACE_PERIOD_EXPIRED",
         "OFFER_REDEEMED", "PRICE_INCREASE", "REFUND", "REFUND_REVERSED", "RENEWAL_EXTENDED",
         "REVOKE", "SUBSCRIBED",
     ]
 
-    /// Whether a statement is one of them, or tells that a charge had failed before it went through.
+    /// Whether a statement has one of these types, or says that a charge succeeded after it had failed.
     private static func isMark(_ table: SQL) -> SQL {
         """
         (\(fragment: table).type = ANY (\(marks)::text[])
@@ -91,8 +91,9 @@ package enum CheckpointQueries {
         """
     }
 
-    /// The start of the paid period that a statement tells, where no charge that was recorded by then tells it. The
-    /// checkpoint that replaces the statement does not say when that was known. Seats that are added begin no period.
+    /// The start of the paid period in a statement, unless a charge that was recorded by then shows it. It must be
+    /// kept, because the checkpoint that replaces the statement does not say when the period was known. An added seat
+    /// starts no period.
     private static func toldPeriod(_ table: SQL) -> SQL {
         let told: SQL =
             "to_timestamp((\(fragment: table).statement #>> '{transaction,purchasedAt}')::bigint / 1000.0)"
@@ -106,9 +107,9 @@ package enum CheckpointQueries {
             """
     }
 
-    /// Keeps what reports ask for of the statements that a checkpoint of these subscriptions replaces. Subscriptions
-    /// that never had a change of ours, nor carry a dependent of one, are left out, since no report asks for them but for
-    /// what could not be meant: money that is in no sum.
+    /// Keeps what reports need from the statements that a checkpoint of these subscriptions replaces. A subscription
+    /// without a change of ours or a dependent of one is left out, because reports do not need it. The exception is a
+    /// statement with an ignored part: its money is in no sum, and a report lists it.
     package static func keepMarks(_ ids: [String], before: Int64) -> [SQL] {
         guard !ids.isEmpty else { return [] }
         return [
@@ -171,7 +172,7 @@ package enum CheckpointQueries {
         ]
     }
 
-    /// Deletes statements that lie in the default partition: dropping a month does not remove them.
+    /// Deletes statements in the default partition, which dropping a month's partition does not remove.
     package static func dropStrays(_ ids: [String], before: Int64) -> [SQL] {
         guard !ids.isEmpty else { return [] }
         return [

@@ -11,9 +11,9 @@ extension Array {
         }
     }
 
-    /// The same for a column that stands beside longer ones in an `unnest`. Where no element has a value, the array
-    /// is sent empty and `unnest` pads it with NULL, so that the column costs nothing a row. It must not be the first
-    /// column, nor an array that stands alone.
+    /// The same for a column that stands beside longer ones in an `unnest`. Where no element has a value, the array is
+    /// sent empty and `unnest` pads it with NULL, so that the column costs nothing a row. It must not be the first
+    /// column, nor the only one.
     @inline(__always)
     package func sparseColumn<Value>(_ value: (Element) -> Value?) -> [Value?] {
         withUnsafeBufferPointer { elements in

@@ -1,7 +1,7 @@
 package import Postgres
 
 extension PostgresError {
-    /// Whether the values are at fault and not the moment. The same work would fail again, so it is quarantined.
+    /// Whether the error lies in the values. Then the same work would fail again, so it is quarantined.
     package var isAboutData: Bool {
         switch code {
         case .nulInText, .unrepresentableValue, .tooLarge, .unexpectedNull, .undecodableColumn: true
@@ -18,13 +18,13 @@ extension PostgresError {
     }
 }
 
-/// Whether another session held what the work changes for longer than the service waits. Nothing was written, and the
-/// same work succeeds once that session lets go.
+/// Whether the work gave up waiting for a lock of another session. Nothing was written, and the same work succeeds once
+/// that session releases the lock.
 package func isHeldByOthers(_ error: any Error) -> Bool {
     (error as? PostgresError)?.sqlState == .lockNotAvailable
 }
 
-/// Whether one piece of work cannot succeed however often it is tried, because what it holds is at fault.
+/// Whether this piece of work would fail every time, because its data is at fault.
 package func isDataFault(_ error: any Error) -> Bool {
     if let error = error as? PostgresError { return error.isAboutData }
     return error is FactsError

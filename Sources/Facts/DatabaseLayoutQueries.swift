@@ -4,16 +4,16 @@ import Postgres
 package enum DatabaseLayout: Sendable, Equatable {
     /// In one PostgreSQL. A statement may search all buckets in whatever way is the fastest.
     case whole
-    /// Spread over the nodes of a Citus cluster by `bucket`. A statement that searches all buckets takes no lock and no
-    /// recursion, and joins within a bucket.
+    /// Spread over the nodes of a Citus cluster by `bucket`. There a statement that searches all buckets must not lock
+    /// rows or use recursion, and may join only within a bucket.
     case spread
 
-    /// What tests have read instead, so that they ask the statements of a spread database on a plain one.
+    /// The layout that tests set, so that the statements of a spread database run on a plain one.
     @TaskLocal package static var assumed: DatabaseLayout?
 
     package static func read(on connection: isolated DatabaseConnection) throws -> DatabaseLayout {
         if let assumed { return assumed }
-        // Only where the extension is installed is there a table to ask.
+        // The table to query exists only where the extension is installed.
         let hasCitus = try connection.query(
             """
             -- name: hasCitus
@@ -21,7 +21,7 @@ package enum DatabaseLayout: Sendable, Equatable {
             """
         ).one().bool("has_citus")
         guard hasCitus else { return .whole }
-        // By its name and not as a regclass, which a user of finance may not resolve.
+        // It compares the name, because a finance user may not resolve a regclass.
         let isSpread = try connection.query(
             """
             -- name: isSpread

@@ -1,7 +1,7 @@
 package import Postgres
 
 /// What users of Facts hold: a pool for short work, and a connection inside a transaction. They decide where a
-/// transaction begins and ends; the SQL inside it stands here. The aliases spare them the import of `Postgres`.
+/// transaction begins and ends; the SQL inside it stands here. With these aliases they need not import `Postgres`.
 package typealias DatabasePool = PostgresPool
 package typealias DatabaseConnection = PostgresConnection
 package typealias DatabaseStatement = SQL

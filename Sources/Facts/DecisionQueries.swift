@@ -4,8 +4,8 @@ extension PostgresConnection {
     /// Calls a database function that decides, records the decision and answers in the column `answer`. Logs name the
     /// statement `name`.
     ///
-    /// - Parameter onlyHoldsBack: A program of before the newest breaking migration decides nothing more, but for what
-    ///   only holds calls back.
+    /// - Parameter onlyHoldsBack: Whether the decision only holds calls back. A program older than the newest breaking
+    ///   migration may make no other decisions.
     package func decide(
         _ name: String, _ call: SQL, onlyHoldsBack: Bool = false
     ) throws -> Row {

@@ -11,11 +11,11 @@ package enum EventQueries {
         /// When it arrived, in UTC milliseconds. It stands in for a `signedDate` that is missing.
         package var receivedAt: Int64
         package var evidence: Evidence
-        /// Whether its fold replaces a statement that was read of it before.
+        /// Whether a statement was read from it before, which its fold replaces.
         package var isReread: Bool
     }
 
-    /// The buckets with work. An idle service asks this one small question.
+    /// The buckets with notifications to fold. An idle service runs only this cheap query.
     package static func bucketsWithWork(
         on connection: isolated PostgresConnection
     ) throws -> [Int] {
@@ -31,7 +31,7 @@ package enum EventQueries {
         ).map { try $0.int("bucket") }
     }
 
-    /// When the newest of the notifications that wait was received, in UTC milliseconds; nil where none waits.
+    /// When the newest waiting notification was received, in UTC milliseconds; nil where none waits.
     package static func newestWaiting(
         on connection: isolated PostgresConnection
     ) throws -> Int64? {
@@ -43,7 +43,7 @@ package enum EventQueries {
         ).one().millisecondsOrNil("newest")
     }
 
-    /// Whether a notification waits that was received until then (UTC milliseconds).
+    /// Whether a notification received at or before `last` (UTC milliseconds) still waits.
     package static func waits(
         until last: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -56,8 +56,8 @@ package enum EventQueries {
         ).isEmpty
     }
 
-    /// The subscriptions of a bucket that have waited longest: those of its first `limit` notifications. So the
-    /// question stays small however many wait.
+    /// The subscriptions of a bucket that have waited longest, taken from its first `limit` notifications. So the query
+    /// stays cheap however many wait.
     package static func waitingSubscriptions(
         bucket: Int, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -76,8 +76,8 @@ package enum EventQueries {
     /// The notifications that wait for these subscriptions, in the order of signing. A subscription with more than
     /// `limit` is folded in pieces that follow one another.
     ///
-    /// There are none once the database belongs to newer programs. Every transaction that folds asks here, so that
-    /// none that begins after the announcement of a breaking migration folds by the rules of before.
+    /// Returns none once a breaking migration that this program does not know was announced. Every transaction that
+    /// folds calls this, so no fold that begins after the announcement follows the old rules.
     package static func waiting(
         _ ids: [String], limit: Int = 1000, on connection: isolated PostgresConnection
     ) throws -> [Waiting] {
@@ -123,7 +123,7 @@ package enum EventQueries {
         }
     }
 
-    /// Deletes the statements of these subscriptions that were read of these notifications before. The reports of the
+    /// Deletes the statements of these subscriptions that were read from these notifications before. The reports of the
     /// past keep them.
     package static func forgetting(_ ids: [String], uuids: [String]) -> SQL {
         """
@@ -204,9 +204,9 @@ package enum EventQueries {
             """
     }
 
-    /// A function that says whether a statement is one of these rows. It says so once for each row.
+    /// Returns a function that says whether a statement is one of these rows. For each row it says so only once.
     private static func isAmong(_ new: Rows) throws -> (SubscriptionEvent) -> Bool {
-        // Position does not tell them apart, because the server may return them in another order.
+        // They are compared by content, because the server may return them in another order.
         var isNew: Set<Place> = []
         isNew.reserveCapacity(new.count)
         for row in new {
@@ -215,7 +215,7 @@ package enum EventQueries {
                     id: row.text("original_transaction_id"),
                     signedAt: row.milliseconds("signed_at"), evidenceID: row.text("evidence_id")))
         }
-        // Each is removed when it is found, so that a statement that arrived twice in one go is folded once.
+        // Each is removed when it is found, so that a statement which arrived twice in one call is folded once.
         return { event in
             let place = Place(
                 id: event.originalTransactionID, signedAt: event.key.signedAt.milliseconds,
@@ -230,8 +230,8 @@ package enum EventQueries {
         var evidenceID: String
     }
 
-    /// Notes statements that arrived after a checkpoint had replaced all of their time. Nobody folds them;
-    /// `overdue_statements` lists them for whoever asks.
+    /// Notes statements that were signed before the checkpoint of their subscription and arrived after it. They are not
+    /// folded; `overdue_statements` lists them.
     static func notingOverdue(_ events: [SubscriptionEvent]) -> [SQL] {
         Bucket.groups(events, of: \.originalTransactionID).map { events in
             """
@@ -264,7 +264,7 @@ package enum EventQueries {
                 AND statement IS NOT NULL
             """)
         var events: [String: [SubscriptionEvent]] = [:]
-        // While retention is at work, a statement may stand in both tables.
+        // While retention runs, a statement may be in both tables.
         var seen: [String: Set<SubscriptionEvent.Key>] = [:]
         for row in rows {
             let event: SubscriptionEvent = try row.stored("statement")

@@ -1,14 +1,15 @@
-/// A `signedPayload` as it is kept, to the byte.
+/// A stored `signedPayload`, which can be rebuilt to the byte.
 package enum Evidence: Hashable, Sendable {
     /// The text itself. It is kept whole where its shape is odd, because packing would not give it back to the byte.
     case whole(String)
-    /// The text without its headers, which are kept once for all payloads. Only the packer knows what the bytes mean;
-    /// they name each header by its place in `headers`.
+    /// The text without its headers, which are stored once for all payloads. Only the packer can read the bytes; they
+    /// name each header by its index in `headers`.
     case packed([UInt8], headers: [SigningHeader])
 }
 
 extension Evidence {
-    /// The columns of the database: either the first or the second has a value, and the third belongs to the second.
+    /// The values of the database columns. Either `whole` or `packed` has a value, and `headerDigests` belongs to
+    /// `packed`.
     package var whole: String? { if case .whole(let text) = self { text } else { nil } }
 
     package var packed: [UInt8]? { if case .packed(let bytes, _) = self { bytes } else { nil } }

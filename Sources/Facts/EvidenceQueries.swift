@@ -85,8 +85,8 @@ package enum EvidenceQueries {
     /// Keeps the headers of what is stored in the same transaction. Every writer writes them in the same order, so
     /// that no two wait for each other.
     ///
-    /// They are sent each time, known or not. What a process remembers of the table may be wrong after a restore, and
-    /// evidence could then not be rebuilt.
+    /// They are sent each time, even if stored already. A process must not rely on what it remembers, because after a
+    /// restore the table may lack them, and evidence could not be rebuilt.
     package static func storeHeaders(_ used: [SigningHeader]) -> [SQL] {
         let headers = Set(used).sorted { $0.digest.lexicographicallyPrecedes($1.digest) }
         guard !headers.isEmpty else { return [] }

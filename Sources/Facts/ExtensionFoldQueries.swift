@@ -20,8 +20,8 @@ enum ExtensionFoldQueries {
         return statements
     }
 
-    /// Deletes what a new fold will tell again. A fold from the beginning, or from a checkpoint, tells every
-    /// extension since then, perhaps by other evidence.
+    /// Deletes the extensions that a new fold will write again. A fold from the beginning, or from a checkpoint, finds
+    /// every extension since then, perhaps with other evidence.
     private static func forget(_ begun: [(id: String, since: Int64?)]) -> SQL {
         """
         -- name: forgetExtensions

@@ -1,11 +1,12 @@
-/// The first failure of several pieces of work of which each is tried, so that what keeps one of them, as a row that
-/// somebody else has locked, does not keep the others.
+/// The first failure of several pieces of work. Each is tried, so that what stops one of them, such as a locked row,
+/// does not stop the others.
 package struct FirstFailure {
     private var error: DatabaseServerError?
 
     package init() {}
 
-    /// Does one piece of the work. Throws where the database is away, since the others would fail as well.
+    /// Does one piece of the work. Throws at once where the database cannot be reached, because the others would fail
+    /// as well.
     package mutating func trying(_ work: () async throws -> Void) async throws {
         do {
             try await work()

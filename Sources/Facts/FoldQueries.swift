@@ -5,7 +5,7 @@ package import Pricing
 package enum FoldQueries {
     /// What is known of some subscriptions, by their ids.
     package struct Known: Sendable {
-        /// The changes that Apple has, had, or may have. A fold has nothing to say about the others.
+        /// The changes that Apple has, had, or may have. A fold does not affect the others.
         package var changes: [String: [TrackedChange]]
         package var cancellations: [String: [DependentCancellation]]
         /// Our calls that turned a renewal off, or may have.
@@ -126,9 +126,9 @@ package enum FoldQueries {
         return change
     }
 
-    /// The progress with which a fold begins. States that only we decide stay; all others are read anew from the
-    /// statements. A change that was applied after it was abandoned bears the instant of its call: until a statement
-    /// shows it, nothing that happens is about it.
+    /// The progress with which a fold begins. States that only we decide are kept; all others are computed again from
+    /// the statements. A change that was applied after we abandoned it starts as aborted at the instant of its call, so
+    /// no statement is about it until one shows that it was applied.
     private static func callProgress(
         of progress: ChangeProgress, sentAt: Instant?, doubtfulSince: Instant?, plannedAt: Instant?
     ) -> ChangeProgress {
@@ -202,7 +202,7 @@ package enum FoldQueries {
 }
 
 extension ChangeProgress {
-    /// The progress without what only a fold tells.
+    /// The progress without the slip, which only a fold computes.
     fileprivate var unmoved: ChangeProgress {
         var progress = self
         progress.slip = nil
@@ -211,7 +211,7 @@ extension ChangeProgress {
 }
 
 extension ChangeState {
-    /// Whether a statement of Apple's led to the state, and not a call or a decision of ours.
+    /// Whether a statement by Apple led to the state, not a call or a decision of ours.
     fileprivate var isTold: Bool {
         switch self {
         case .awaitingApproval, .queued, .sending, .unknown, .rejected, .ineligible, .missed,

@@ -4,14 +4,14 @@ package import Pricing
 /// What a fold of many subscriptions writes. Each table gets one statement, however many subscriptions and lines
 /// there are.
 package struct FoldWrites: Sendable {
-    /// The folded states, in the order of the folds. They are collected in one pass, because folds are large and the
-    /// statements many.
+    /// The folded states, in the order of the folds. One pass collects them, because folds are large and there are many
+    /// statements.
     private var states: [SubscriptionState] = []
     private var ended: [Moved] = []
     private var open: [Moved] = []
     private var lines: [Line] = []
-    /// The lines of `SubscriptionFold.answered`. Nearly all lines are of this kind. They are written without
-    /// searching for what they could repeat.
+    /// The lines of `SubscriptionFold.answered`, which nearly all lines are. They are written without a search for
+    /// duplicates.
     private var answers: [Line] = []
     /// The subscriptions with a change that moved, each with the instant of the newest statement.
     private var touched: [(id: String, at: Instant?)] = []
@@ -21,7 +21,7 @@ package struct FoldWrites: Sendable {
     private var unanswered: [String] = []
     /// The subscriptions whose figures reports keep, or should keep from now on.
     private var figured: [String] = []
-    /// The folds that need more statements than these.
+    /// The folds that need further statements.
     private var eventful: [SubscriptionFold] = []
 
     fileprivate typealias Line = (id: String, line: Transition)
@@ -30,8 +30,7 @@ package struct FoldWrites: Sendable {
         let id: String
         let change: TrackedChange
         let latest: Evidence?
-        /// Whether its former version is kept for reports of the past, because the new version does not tell what it
-        /// was.
+        /// Whether reports of the past need its former version, because the new version does not show it.
         let keepsFormer: Bool
 
         init(_ id: String, _ change: TrackedChange, _ latest: Evidence?, keepsFormer: Bool) {
@@ -96,7 +95,7 @@ package struct FoldWrites: Sendable {
         }
         if !answers.isEmpty { statements.append(Self.recordAnswers(answers)) }
         if !lines.isEmpty { statements.append(Self.insertHistory(lines)) }
-        // A fold of no statement at all has nothing to name as its evidence.
+        // A fold without any statement has no evidence to name.
         let told = (ended + open).filter { $0.latest != nil }
         if !touched.isEmpty, !told.isEmpty { statements.append(Self.correctHistory(told)) }
         statements += MoneyQueries.save(eventful)
@@ -156,7 +155,7 @@ package struct FoldWrites: Sendable {
         """
     }
 
-    /// Restores the parts that its SKUs play, where no newer change has taken them.
+    /// Restores the roles of its SKUs, where no newer change has taken them.
     fileprivate static func restoreRoles(_ id: String, _ reopened: TrackedChange) -> SQL {
         """
         -- name: restoreRoles
@@ -255,15 +254,14 @@ package struct FoldWrites: Sendable {
     /// contradicts.
     private static let clocksDifferMax: Int64 = 86_400_000
 
-    /// The newest line of each of these changes is at least as new as this (UTC milliseconds), for each state has a
-    /// line of its own instant or a later one.
+    /// No newest line of these changes is older than this (UTC milliseconds), because each state has a line of its
+    /// instant or later.
     private static func oldestNewestLine(of moved: [Moved]) -> Int64 {
         (moved.lazy.map(\.change.progress.since.milliseconds).min() ?? 0) - clocksDifferMax
     }
 
-    /// Writes the corrections that `SubscriptionFold.correction` describes, and nothing where no line contradicts. It
-    /// opens only the months since the oldest state: history is kept for ever, and each month that is opened costs
-    /// the statement time.
+    /// Writes the corrections that `SubscriptionFold.correction` describes, where a line contradicts the new state. It
+    /// reads only the months since the oldest state, because history is kept for ever and each month costs time.
     private static func correctHistory(_ moved: [Moved]) -> SQL {
         """
         -- name: correctHistory
@@ -362,8 +360,8 @@ package struct FoldWrites: Sendable {
         """
     }
 
-    /// A late statement may tell an earlier or another cause of a state that stays the same. Nothing moved, so there
-    /// is no event.
+    /// Corrects the cause of a cancellation whose state stays the same, where a late statement shows an earlier or
+    /// another cause. The state did not change, so there is no event.
     private static func correctCancellation(
         _ id: String, _ cancellation: DependentCancellation
     ) -> SQL {
@@ -414,8 +412,9 @@ package struct FoldWrites: Sendable {
 }
 
 extension FoldWrites {
-    /// The condition that the change `c` was not sent, and names the item itself or as a dependent. A row that was held
-    /// out, or ended unsent beside such rows, is followed too: `report holdout` asks whether its item is still paid for.
+    /// The condition that the unsent change `c` names the item itself or as a dependent. In a batch with a holdout it
+    /// also covers changes that ended without being applied, because `report holdout` shows whether their items are
+    /// still paid for.
     private static func isNamed(_ id: String, _ sku: String) -> SQL {
         """
         c.original_transaction_id = \(id)
@@ -457,7 +456,7 @@ extension FoldWrites {
             FROM renamed WHERE current_sku = \(to) AND state IN ('awaiting_approval', 'queued')
             ON CONFLICT DO NOTHING
             """,
-            // From now on, the part that the item plays is known by its new name.
+            // From now on, the item's role is stored under its new name.
             """
             -- name: renameRoles
             WITH former AS (
@@ -499,7 +498,7 @@ package func arrayText(_ elements: [String]) -> String {
 }
 
 extension TrackedChange {
-    /// Whether it was called and no statement says that it was applied.
+    /// Whether it was called and no statement shows that it was applied.
     package var isUnanswered: Bool {
         progress.state == .sending || progress.state == .unknown
     }

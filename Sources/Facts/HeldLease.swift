@@ -1,9 +1,9 @@
 package import ServiceKit
 
-/// Work that one replica at a time does, while it holds the lease of that name.
+/// Work that only one replica does at a time: the one that holds the lease `name`.
 package struct HeldLease: Sendable {
-    /// How long a lease lasts; it is renewed four times as often. Where the history must be read before anybody
-    /// calls, calls wait that long for a dead holder.
+    /// How long a lease lasts; it is renewed four times as often. If the holder dies while calls wait for it to read
+    /// the history, they wait this much longer.
     static let holdFor: Duration = .seconds(10)
 
     package let name: String
@@ -42,7 +42,7 @@ package struct HeldLease: Sendable {
             try await pool.write(
                 LeaseQueries.release(name, owner: owner, ranAt: now(), nextRunAt: nextRunAt()))
         } catch {
-            // The lease ends by itself. What the body returned or threw matters more.
+            // The lease expires by itself, so the result or the error of the body matters more.
             log.warning("a lease was not given back", ["error": String(describing: error)])
         }
         return try result.get()

@@ -1,7 +1,7 @@
 package import Postgres
 
-/// Work that one replica at a time does, with a row that names its owner for a while. Leases are counted in real
-/// time, since a dead process is dead in real time. When the work is due is counted by the service's clock.
+/// Leases for work that only one replica does at a time. A row names the owner until the lease ends. Leases end in real
+/// time, because a dead process is dead in real time, while the service's clock decides when the work is due.
 package enum LeaseQueries {
     /// Takes the lease when nobody holds it. Returns false where another process does, or where the work is not due
     /// at `now`; `now: nil` takes it whether it is due or not.

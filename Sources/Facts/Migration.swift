@@ -2,9 +2,9 @@ import FoundationEssentials
 
 /// One file of `Migrations/`.
 ///
-/// The comment at its head ends where the first statement begins. Lines of their own in it say `-- breaking: yes|no`
-/// and, where tables must be analysed afterwards, `-- analyze: repricer.a, repricer.b`. The text runs as one
-/// transaction, up to a line `-- step: WHAT (KIND)`, which begins another step.
+/// The comment at its head ends where the first statement begins. It has a line `-- breaking: yes|no` and, where tables
+/// must be analysed afterwards, a line `-- analyze: repricer.a, repricer.b`. The text runs as one transaction, up to a
+/// line `-- step: WHAT (KIND)`, which starts another step.
 package struct Migration: Sendable, Equatable {
     package let version: Int
     /// The part of the file name between the number and `.sql`.
@@ -180,8 +180,8 @@ extension Migration.Step {
         }
     }
 
-    /// Whether it is one statement. Our files end statements with a semicolon at the end of a line, so that is what
-    /// counts.
+    /// Whether it is one statement. Our files end each statement with a semicolon at the end of a line, so this counts
+    /// those.
     fileprivate var isOneStatement: Bool {
         let code = text.split(separator: "\n").filter { !$0.hasPrefix("--") }
         let ends = code.count { $0.reversed().drop { $0.isWhitespace }.first == ";" }

@@ -19,18 +19,19 @@ package enum MigrationError: Error, Sendable, Equatable {
     case databaseIsNewer(version: Int, name: String)
     /// The file failed; its transaction was rolled back.
     case failed(version: Int, file: String, PostgresError)
-    /// A step of the file failed. What was done before it stays, and the same command goes on there.
+    /// A step of the file failed. The steps before it stay done, and the same command continues with this step.
     case stepFailed(file: String, step: String, PostgresError)
     case database(PostgresError)
-    /// Other sessions held what it needs for longer than it may wait. What it had done before stays.
+    /// It waited too long for locks of other sessions. What it had done before stays.
     case locked(file: String, holders: [String])
-    /// Older programs would go on with a schema that they do not know. Nothing of the file was applied.
+    /// Older programs are still at work, and would meet a schema that they do not know. Nothing of the file was
+    /// applied.
     case programsRun(file: String, holders: [String])
-    /// Somebody asked it to stop. Running it again goes on from there.
+    /// A person asked it to stop. The next run continues from there.
     case stopped(file: String, step: String)
-    /// A step that is repeated until it finds no more rows has found some for too long.
+    /// A step that repeats until it finds no more rows reached its limit and still found some.
     case endless(file: String, step: String)
-    /// The database user lacks rights to make the schema. Nothing was tried.
+    /// The database user lacks rights to create the schema. Nothing was changed.
     case lacksRights([MissingRight])
 }
 

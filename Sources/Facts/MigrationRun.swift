@@ -3,8 +3,8 @@ import ServiceKit
 
 /// The run of one migration in one database.
 struct MigrationRun: Sendable {
-    /// The most batches of one bucket, or of a step without buckets. A statement that needs more finds again what it
-    /// has changed.
+    /// The most batches of one bucket, or of a step without buckets. A statement that needs more probably finds again
+    /// the rows that it has changed.
     static let batchesMax = 1_000_000
 
     let migrator: Migrator
@@ -75,13 +75,13 @@ struct MigrationRun: Sendable {
             try connection.execute(
                 SchemaQueries.noteStep(migration, index, bucket: 0, rows: 0, isDone: true))
             if isWhole { try connection.execute(SchemaQueries.finish(migration, at: instant)) }
-            // The text runs last, so that nothing is stored by itself where the text ends the transaction.
+            // The text runs last. If it ends the transaction, nothing is stored after it on its own.
             try connection.script(step.text)
             return true
         }
     }
 
-    /// Where a step goes on; nil where it is done.
+    /// Where a step continues; nil where it is done.
     private func place(
         _ index: Int, _ connection: isolated PostgresConnection
     ) throws -> (bucket: Int, rows: Int)? {
@@ -104,7 +104,7 @@ struct MigrationRun: Sendable {
         while true {
             guard !migrator.isStopped() else { throw stopped(step.what) }
             guard try await connection.read({ try place(index, $0) }) != nil else { return false }
-            // A server's process goes on building when its migrator is gone.
+            // A server process continues to build when its migrator is gone.
             if try await connection.query(SchemaQueries.indexBuilds).one().int("builds") > 0 {
                 guard clock.now < end else {
                     throw MigrationError.locked(
@@ -138,7 +138,7 @@ struct MigrationRun: Sendable {
         }
     }
 
-    /// Whether the index is there and valid: a build that was interrupted before it was recorded had come to its end.
+    /// Whether the index exists and is valid, that is, whether a build whose record is missing was completed.
     private func isBuilt(
         _ index: Migration.Index, _ connection: PostgresConnection
     ) async throws -> Bool {
@@ -190,8 +190,8 @@ struct MigrationRun: Sendable {
 
     // MARK: Older programs
 
-    /// Announces the migration, after which the database refuses calls of older programs, and returns when no call of
-    /// theirs is on its way.
+    /// Announces the migration, so that the database refuses calls of older programs. Returns when none of their calls
+    /// is on its way.
     private func fence(_ connection: PostgresConnection) async throws {
         guard try await hasPrograms(connection) else { return }
         try await patiently(connection, "the announcement") { connection in
@@ -209,7 +209,7 @@ struct MigrationRun: Sendable {
         }
     }
 
-    /// Returns false where no program could run yet, before the migration that makes the switch of all calls.
+    /// Returns false before the migration that adds `lowest_program`, because no program can run on such a schema.
     private func hasPrograms(_ connection: PostgresConnection) async throws -> Bool {
         try await connection.query(SchemaQueries.controlsPresence).one().bool("is_present")
     }

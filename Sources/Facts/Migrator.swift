@@ -5,9 +5,9 @@ import Synchronization
 /// Brings a database to the schema of a directory of migrations.
 ///
 /// A file's first step is one transaction that also records the file's row: where it fails, neither is there. Further
-/// steps are recorded when they are done, so that an interrupted migration goes on. Each transaction locks the table
-/// of the record and reads again what is done, so that two migrators at once do each step once. A lock on another
-/// table is waited for briefly and asked for again later, because everybody who wants the same table waits behind us.
+/// steps are recorded when they are done, so that an interrupted migration can be resumed. Each transaction locks the
+/// table of the record and reads again what is done, so that two migrators at once do each step once. It waits only
+/// briefly for a lock on another table and tries again later, because all others who want the table wait behind it.
 package struct Migrator: Sendable {
     package struct Limits: Sendable {
         /// How long one attempt waits for a lock. Everybody who wants the same table waits behind it.
@@ -36,7 +36,7 @@ package struct Migrator: Sendable {
 
     package let migrations: [Migration]
     package var limits = Limits()
-    /// It is asked between steps, batches and attempts.
+    /// Called between steps, batches and attempts; true stops the migrator.
     package var isStopped: @Sendable () -> Bool = { false }
     package var report: @Sendable (Progress) -> Void = { _ in }
 
@@ -103,7 +103,7 @@ package struct Migrator: Sendable {
         return .database(error as? PostgresError ?? unexpected)
     }
 
-    /// Who may not even read the record lacks more than that, and is told all of it.
+    /// A user who may not even read the record lacks other rights too, so the error lists all of them.
     private func inspectAsOwner(_ connection: PostgresConnection) async throws -> Status {
         do {
             return try await inspect(connection)
@@ -144,8 +144,8 @@ package struct Migrator: Sendable {
         try connection.query(SchemaQueries.checksum(of: migration.text)).one().text("checksum")
     }
 
-    /// Throws with every right that is missing. Otherwise the files would fail at the first one, or warn and leave
-    /// the database open to everybody.
+    /// Throws `lacksRights` with every missing right. Without this check a file would fail at the first one, or only
+    /// warn and leave the database open to everybody.
     private func checkRights(
         _ connection: PostgresConnection, makingRoles: Bool
     ) async throws {

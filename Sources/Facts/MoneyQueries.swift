@@ -5,7 +5,7 @@ import Pricing
 enum MoneyQueries {
     fileprivate typealias Line = (id: String, entry: MoneyEntry)
 
-    /// The statements that write what the folds tell of money, in this order. The caller holds the locks of the
+    /// The statements that write the money of the folds, in this order. The caller holds the locks of the
     /// subscriptions.
     static func save(_ folds: [SubscriptionFold]) -> [SQL] {
         let lines = folds.flatMap { fold in
@@ -13,7 +13,7 @@ enum MoneyQueries {
         }
         let begun = folds.filter(\.isAnew)
         let anew = begun.map(\.state.facts.originalTransactionID)
-        // Charges from before the checkpoint are settled, because no statement that is still kept tells of them.
+        // Charges before the checkpoint are final, because no stored statement contains them any more.
         let since = begun.map { $0.checkpoint?.moneySince.milliseconds }
         guard !lines.isEmpty || !anew.isEmpty else { return [] }
         let charges = lines.filter { $0.1.terms != nil }
@@ -28,8 +28,8 @@ enum MoneyQueries {
         return statements
     }
 
-    /// Marks the figures of those that have a row whose call was refused and put back. No fold follows such a row, but a
-    /// charge above its old price is named.
+    /// Marks the figures of subscriptions with a row whose call was refused and put back. No fold follows such a row,
+    /// but reports name a charge above its old price.
     private static func markPutBack(_ ids: [String]) -> SQL {
         """
         -- name: markPutBack
@@ -40,9 +40,9 @@ enum MoneyQueries {
         """
     }
 
-    /// Adds what the ledger does not have yet: a line, or the difference by which a later statement changes one. A
-    /// fold from the beginning, and a fold of a charge, tell all lines. Whatever the ledger has besides is taken out
-    /// by a correcting line.
+    /// Adds what the ledger does not have yet: a line, or the difference by which a later statement changes one. A fold
+    /// from the beginning, or of a charge, contains all lines, so a correcting line takes out whatever else the ledger
+    /// has.
     private static func record(_ lines: [Line], anew: [String], since: [Int64?]) -> SQL {
         let ids = Set(lines.map(\.id)).union(anew).sorted()
         return """
@@ -149,8 +149,8 @@ enum MoneyQueries {
         """
     }
 
-    /// Takes out what was noted under another name of an item than that of its charge: a statement that came late tells of
-    /// the rename, of none, or what its transaction had listed before.
+    /// Deletes charges that were stored under another name of their item. A late statement may show that the item was
+    /// renamed, that it was not, or which items the transaction had listed before.
     private static func dropCharges(_ charges: [Line], _ renamed: [SubscriptionFold]) -> SQL {
         let ids = renamed.map(\.state.facts.originalTransactionID)
         return """
@@ -175,7 +175,7 @@ enum MoneyQueries {
             """
     }
 
-    /// What was given back of their charges and not taken back again, as the ledger has it.
+    /// Stores the refunds of each charge, less their reversals, as the sum of the ledger's lines.
     private static func sumRefunds(_ ids: [String]) -> SQL {
         """
         -- name: sumRefunds
@@ -199,7 +199,7 @@ enum MoneyQueries {
         """
     }
 
-    /// The condition that the charge `c` is that of the sum `s`, and bears another sum.
+    /// The condition that the charge `c` is that of the sum `s`, and stores another sum.
     private static func isSummed(_ ids: [String]) -> SQL {
         """
         c.original_transaction_id = s.original_transaction_id AND c.bucket = s.bucket

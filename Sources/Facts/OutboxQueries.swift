@@ -6,9 +6,9 @@ package enum OutboxQueries {
     /// The value of `aggregatetype`: the events of one subscription are in order.
     static let aggregateType = "subscription"
 
-    /// The end of a statement whose CTE `moved` returns rows of `dependent_cancellations`. It writes an event for
-    /// each, named after the state that it reached. The writer holds the locks of their subscriptions, so positions
-    /// never cross. An event behind one that waits for its next attempt waits as long.
+    /// The end of a statement whose CTE `moved` returns rows of `dependent_cancellations`. It writes an event for each,
+    /// named after the state that it reached. The writer holds the locks of their subscriptions, so the events of one
+    /// subscription get rising positions. An event waits as long as the one before it that waits for its next attempt.
     package static func tellDependents(of ids: [String]) -> SQL {
         """
         , told AS (

@@ -1,7 +1,6 @@
 package import Postgres
 
-/// Queries and the meaning of their rows. Questions that do not depend on one another's answers are asked together,
-/// in one round trip.
+/// Queries, and how to read their rows. Questions that do not depend on each other's answers share one round trip.
 package struct Question<Answer> {
     private let statements: [SQL]
     private let read: (ArraySlice<Rows>) throws -> Answer
@@ -20,7 +19,7 @@ package struct Question<Answer> {
         self.read = { try read(Array($0)) }
     }
 
-    /// A question whose answer is made from this one's.
+    /// A question whose answer is computed from this one's.
     package func map<Other>(_ body: @escaping (Answer) throws -> Other) -> Question<Other> {
         let read = read
         return Question<Other>(statements) { try body(read($0[...])) }

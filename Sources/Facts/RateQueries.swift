@@ -2,20 +2,20 @@ package import Postgres
 
 /// The calls that one endpoint may be sent, over all processes and replicas.
 package struct CallRate: Hashable, Sendable {
-    /// By how much longer than a second the calls of a second are spread, in thousandths. So a call may reach Apple
-    /// that much later than another one, and still not crowd a window.
+    /// By how many thousandths the window is longer than a second. So a call may reach Apple up to that much later than
+    /// others, without more calls in a second than allowed.
     package static let marginPerMille: Int64 = 15
-    /// The distance of permits that make up for missed ones, in thousandths of the even distance. It is nearly even,
-    /// so that a call that was held up can be told from one too many.
+    /// The distance of permits that make up for missed ones, in thousandths of the even distance. It is nearly the even
+    /// distance, so that a delayed call can be told from one too many.
     private static let catchUpPerMille: Int64 = 900
     /// The most permits a second that are remembered. A faster endpoint's permits only keep their distance.
     private static let rememberedMax = 1000.0
-    /// In microseconds. Permits that are reserved further ahead are not remembered either: a rehearsal's clock
-    /// reserves so far, and misses none.
+    /// In microseconds. With a longer horizon permits are not remembered either: only a rehearsal's clock reserves that
+    /// far ahead, and it misses none.
     private static let rememberedHorizonMax: Int64 = 1_000_000
 
     package var endpoint: String
-    /// Calls in any second; of Sandbox it may be half a call. At least one in a thousand seconds.
+    /// Calls in any second. It may be below one, as in Sandbox, but not below one in a thousand seconds.
     package var perSecond: Double
     /// How far ahead permits are reserved. A silence, a pause or a step of the clock concerns no call beyond it.
     package var horizonMicros: Int64
@@ -51,8 +51,8 @@ package struct CallRate: Hashable, Sendable {
     private var isRemembered: Bool { rememberedPermits > 0 }
 }
 
-/// The rate limit of each endpoint over all replicas. An endpoint has one small row with the permits of the last
-/// window and of the moments to come. Who wants to call adds permits to it; those of a process that dies are lost.
+/// The rate limit of each endpoint over all replicas. An endpoint has one small row with the permits of the last window
+/// and of the moments to come. Whoever wants to call adds permits to it. The permits of a process that dies are lost.
 package enum RateQueries {
     /// Permits that one process has to itself.
     package struct Lease: Sendable, Hashable {

@@ -1,6 +1,7 @@
 package import ServiceKit
 
-/// When each group of gauges was read. A group that is not read any more keeps its last figures, and only this tells.
+/// When each group of gauges was read. A group that is no longer read keeps its last figures, and only this gauge shows
+/// it.
 package struct ReadFigures: Sendable {
     /// What is read together, and fails together.
     package enum Group: String, CaseIterable, Sendable {
@@ -14,14 +15,14 @@ package struct ReadFigures: Sendable {
         case storage
         /// How old our knowledge is.
         case ages
-        /// What stands still, by whom, and what of batches under way a person should see.
+        /// What is paused or halted and by whom, and what a person should see of batches in delivery.
         case controls
     }
 
     private let metrics: Metrics
     private let realClock: any WallClock
 
-    /// The groups begin with the instant of the start, so that one that is never read is noticed, too.
+    /// Each group starts with the instant of the process start, so that a group that is never read is noticed too.
     package init(_ groups: [Group], metrics: Metrics, realClock: any WallClock) {
         self.metrics = metrics
         self.realClock = realClock

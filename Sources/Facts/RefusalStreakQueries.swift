@@ -2,25 +2,25 @@ package import Postgres
 
 /// A streak of refusals without a success between them, over all replicas.
 package struct StoredStreak: Hashable, Sendable {
-    /// The batch; nil in the streak of everybody.
+    /// The batch; nil in the streak of the whole kind.
     package var batchID: String?
     package var storefront: String?
     package var code: Int
     /// The subscriptions that were refused with this code, and those that were refused with any code; sorted.
     package var alike: [String] = []
     package var refused: [String] = []
-    /// The subscriptions that were refused as once before, though others had succeeded in between; sorted. They are
-    /// not among those.
+    /// The subscriptions that were refused again at their second chance; sorted. `alike` and `refused` do not contain
+    /// them.
     package var refusedAgain: [String] = []
-    /// In the streak of everybody, some subscriptions of each batch; sorted.
+    /// In the streak of the whole kind, some subscriptions of each batch; sorted.
     package var batches: [Pair] = []
     /// When it began, in UTC milliseconds of the business clock.
     package var since: Int64
     /// When it halted something, in UTC milliseconds of real time.
     package var haltedAt: Int64?
     package var isAboutKey = false
-    /// In the streak of everybody, the subscriptions whose refusals are not counted until a status shows whether what
-    /// they say is true of them; sorted.
+    /// In the streak of the whole kind, the subscriptions whose "done already" refusals are not counted until a status
+    /// shows whether they are true; sorted.
     package var believedDone: [Believed] = []
 
     package struct Believed: Hashable, Sendable {
@@ -52,10 +52,9 @@ package struct StoredStreak: Hashable, Sendable {
     }
 }
 
-/// The stored streaks. Who judges refusals locks them first, so that replicas judge one after another.
+/// The stored streaks. Whoever judges refusals locks them first, so that replicas judge one after another.
 package enum RefusalStreakQueries {
-    /// The streaks of a kind. Nobody else judges calls of that kind until the transaction
-    /// ends.
+    /// Locks and reads the streaks of a kind. No other process judges calls of that kind until the transaction ends.
     package static func lock(
         _ kind: StoreCall.Kind, on connection: isolated PostgresConnection
     ) throws -> [StoredStreak] {

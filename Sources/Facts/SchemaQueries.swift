@@ -71,8 +71,8 @@ enum SchemaQueries {
         """
     }
 
-    /// Locks the record until the transaction ends. A user who may only read the table can take no lock that is in
-    /// its way.
+    /// Locks the record until the transaction ends. A user who may only read the table cannot take a lock that
+    /// conflicts.
     static let lock: SQL = """
         -- name: lockMigrations
         LOCK TABLE repricer.schema_migrations IN SHARE ROW EXCLUSIVE MODE
@@ -143,7 +143,7 @@ enum SchemaQueries {
         """
     }
 
-    /// Notes the lowest program where calls are asked for, so that a claim reads no other table.
+    /// Copies the lowest program to the table that every claim reads, so that a claim needs no other table.
     static let noteLowestProgram: SQL = """
         -- name: noteLowestProgram
         UPDATE repricer.service_controls
@@ -231,8 +231,9 @@ enum SchemaQueries {
         """
 
     /// How many connections programs and commands of the service have, and how many calls still await their answers.
-    /// They are known by their user: an address of the database may give a session any name. A superuser is a member of
-    /// every role, and an owner may be one of this, so that theirs are known by name.
+    /// They are recognised by their user, because a connection string may give a session any application name. A
+    /// superuser is a member of every role, and an owner may be a member of this one, so their sessions are recognised
+    /// by that name.
     static let programsAtWork: SQL = """
         -- name: programsAtWork
         SELECT (SELECT count(*) FROM pg_stat_activity a WHERE a.datname = current_database()

@@ -28,7 +28,7 @@ package enum ServiceControlQueries {
         package var catchUpFrom: Int64?
         /// The person who recovers the database; nil where the service reads by itself.
         package var catchUpBy: String?
-        /// Why the latest reading of the history, or of statuses, ended before its end.
+        /// Why the latest read of the history, or of statuses, was not completed.
         package var catchUpAnswer: String?
         /// Whether no call may leave, whatever the cause: a person's pause, a catch-up, or a database of newer
         /// programs.
@@ -41,13 +41,13 @@ package enum ServiceControlQueries {
 
         package var isHalted: Bool { haltedAt != nil }
 
-        /// Whether the halt of the service concerns calls of the kind. One for our key, or the token that it signs,
-        /// concerns all. Whatever else price changes were refused for says nothing of other endpoints.
+        /// Whether the halt of the service concerns calls of the kind. A halt for our key, or for the token that it
+        /// signs, concerns all kinds. Any other refusal of price changes says nothing about other endpoints.
         package func isServiceHalted(_ kind: StoreCall.Kind) -> Bool {
             isHalted && (kind == .priceChange || haltedReason?.hasPrefix("401") ?? false)
         }
 
-        /// Whether one call of the kind probes for all.
+        /// Whether calls of the kind are halted, so that one call at a time is sent as a probe.
         package func isHalted(_ kind: StoreCall.Kind) -> Bool {
             isServiceHalted(kind) || haltedKinds.contains { $0.kind == kind.rawValue }
         }
@@ -77,7 +77,7 @@ package enum ServiceControlQueries {
     /// A kind of call of which none can leave: the App Store is out of reach. Each is tried again.
     package struct KindUnreached: Sendable, Equatable {
         package var kind: String
-        /// Since when, and when a call was tried last as far as it was noted, once a minute. Both are UTC milliseconds.
+        /// Since when none could be sent, and when one was last tried, noted once a minute. Both are UTC milliseconds.
         package var since: Int64
         package var tried: Int64
         /// Why the latest call did not leave.
@@ -85,8 +85,8 @@ package enum ServiceControlQueries {
     }
 
     /// Whether no call may leave: delivery is paused, or catching up, or the service does not know this database yet,
-    /// or the database belongs to newer programs. Each claim asks, so that none is made once a breaking migration is
-    /// announced.
+    /// or the database belongs to newer programs. Each claim checks this, so that none is made once a breaking
+    /// migration is announced.
     package static let isHeld: SQL = """
         (SELECT is_paused OR catch_up_since IS NOT NULL OR lowest_program > \(expectedSchemaVersion)
             OR coalesce(database_identity <> repricer.database_identity(), false)
@@ -98,9 +98,10 @@ package enum ServiceControlQueries {
         (SELECT lowest_program > \(expectedSchemaVersion) FROM repricer.service_controls)
         """
 
-    /// True, or an error with its remedy (`SQLState.programTooOld`) where such a migration is announced. Whatever folds,
-    /// stores, decides or drops asks it within a statement that it sends anyway, so that a command that runs for days stops, too.
-    /// The answers of calls that are out already are still written, because the migration waits for them.
+    /// True, or the error `SQLState.programTooOld` with its remedy where such a migration is announced. Everything that
+    /// folds, stores, decides or drops includes it in a statement that it sends anyway, so that even a command that
+    /// runs for days stops. Answers of calls that were sent before are still written, because the migration waits for
+    /// them.
     package static let allowsThisProgram: SQL = """
         (SELECT repricer.allow_program(\(expectedSchemaVersion)::integer))
         """
@@ -109,7 +110,7 @@ package enum ServiceControlQueries {
     package static let allowingThisProgram =
         "SELECT repricer.allow_program(\(expectedSchemaVersion));"
 
-    /// Calls of the service in a thousand seconds, at most; nil where no replica has begun yet.
+    /// The most calls of the service in a thousand seconds; nil where no replica has started yet.
     package static func changePriceRate(
         on connection: isolated PostgresConnection
     ) throws -> Int? {
@@ -215,9 +216,9 @@ package enum ServiceControlQueries {
         """
     }
 
-    /// Holds calls back until what the App Store has said since then is read. Returns how many changes may have been
-    /// called without this database knowing. `from` is real time. With `byPerson`, that person ends it; otherwise the
-    /// service does.
+    /// Holds calls back until everything that the App Store has said since `since` is read. Returns how many changes a
+    /// lost database may have called without this one knowing. `from` is real time. With `byPerson` a person ends the
+    /// catch-up, otherwise the service.
     package static func beginCatchUp(
         since: Int64, from: Int64, at: Int64, byPerson: Bool,
         on connection: isolated PostgresConnection
@@ -231,7 +232,8 @@ package enum ServiceControlQueries {
         ).one().int("changes")
     }
 
-    /// Lets calls go on. `isRestored`: a database was lost, and statuses of what it may have called are still to be read.
+    /// Ends the catch-up. `isRestored`: a database was lost, and the statuses of subscriptions that it may have called
+    /// are still to be read.
     package static func endCatchUp(isRestored: Bool) -> SQL {
         """
         -- name: endCatchUp
@@ -239,7 +241,7 @@ package enum ServiceControlQueries {
         """
     }
 
-    /// Notes why a reading ended before its end; it does nothing unless calls wait for it.
+    /// Notes why a read was not completed; does nothing unless calls wait for that read.
     package static func noteCatchUpAnswer(_ answer: String) -> SQL {
         """
         -- name: noteCatchUpAnswer

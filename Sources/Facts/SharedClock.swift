@@ -2,8 +2,8 @@ package import Postgres
 import ServiceKit
 import Synchronization
 
-/// The database's clock, carried on by this machine's monotonic one. Replicas compare leases with one another, and a
-/// replica whose own clock is wrong must not take the calls of a living one for abandoned.
+/// The database's clock, extended by this machine's monotonic clock. Replicas compare each other's leases, so a replica
+/// whose own clock is wrong must not take over the calls of a living one.
 package final class SharedClock: WallClock {
     private let told = Mutex<(milliseconds: Int64, at: ContinuousClock.Instant)?>(nil)
 
@@ -16,13 +16,13 @@ package final class SharedClock: WallClock {
 
     package var isKnown: Bool { told.withLock { $0 } != nil }
 
-    /// Asks the database. Instants that were told before stay as they are, because a lease is only ever compared with
-    /// a later answer.
+    /// Reads the database's clock. Earlier instants are not adjusted, because a lease is only ever compared with a
+    /// later reading.
     package func follow(_ connection: isolated PostgresConnection) throws {
         try connection.ask(following)
     }
 
-    /// The question for the clock. It comes last of several, so that nothing lies between the clock and its answer.
+    /// The question for the clock. Ask it last of several, so that no other answer delays it.
     package var following: Question<Void> {
         RateQueries.clockMicros.map { micros in
             let now = ContinuousClock.now

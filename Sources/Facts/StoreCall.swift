@@ -27,7 +27,7 @@ package struct StoreCall: Sendable, Hashable {
     package var carries: [String]
     /// The subscriptions with declined changes whose dependents it cancels, sorted.
     package var parents: [String]
-    /// The call as JSON, the same for every attempt.
+    /// The content of the call as JSON, the same for every attempt.
     package var intent: String
     package var fence: Int64
     package var attempts: Int
@@ -37,8 +37,8 @@ package struct StoreCall: Sendable, Hashable {
     package var errorCode: Int64?
     /// Whether it is never sent again. It may still be checked.
     package var isOver: Bool
-    /// Whether a call of it could still be on its way when this process took it. What a check does not show may then
-    /// still come.
+    /// Whether an attempt could still be on its way when this process took the call over. Then an effect that a check
+    /// does not show may still come.
     package var isInFlight: Bool
     /// After this instant (real time, UTC milliseconds) none of its attempts can be on its way; nil where it was just
     /// written.

@@ -62,8 +62,9 @@ extension StoreCallQueries {
         """
     }
 
-    /// The further wait of work that was parked before: twice as long each time, an hour at most. It counts the
-    /// refused calls of the same kind and subject, whatever their ids; `call` itself is closed already.
+    /// The wait, beyond the first two minutes, of work that was parked before. The whole wait doubles each time, up to
+    /// an hour. It counts the refused calls of the same kind and subject, whatever their ids; `call` itself is closed
+    /// already.
     package static func furtherWait(after call: StoreCall) -> SQL {
         """
         (SELECT least(interval '2 minutes' * power(2, least(count(*), 5)), interval '1 hour') - interval '2 minutes'
@@ -73,9 +74,10 @@ extension StoreCallQueries {
         """
     }
 
-    /// Opens closed calls of changes of unknown outcome again, one a subscription. The statement that had settled
-    /// them was about another call, as a later one shows, and nobody would ask about them any more. They are checked,
-    /// and never sent again. Where a subscription has a call in flight, this waits until that one is settled.
+    /// Reopens the closed calls of changes whose outcome is unknown again, one for each subscription. A later statement
+    /// showed that the statement which had settled them was about another call, and nothing else would check them any
+    /// more. They are checked, and never sent again. Where a subscription has a call in flight, its call is reopened
+    /// only after that one is settled.
     ///
     /// It is sent after the statements that close calls or move changes, under the locks of the subscriptions.
     package static func reopen(_ ids: [String]) -> SQL {

@@ -2,13 +2,13 @@ package import Postgres
 
 /// The one table of calls to the App Store, for every kind of call.
 ///
-/// "One call in flight a subscription" is its unique index `store_calls_one_in_flight`: who would begin another, of
-/// whatever kind, finds the first. Every statement that locks or writes names one bucket. `waiting`, `unknownBuckets`
-/// and `otherBuckets` search, and name none.
+/// The unique index `store_calls_one_in_flight` enforces one call in flight for each subscription, whatever the kind.
+/// Every statement that locks or writes names one bucket. `waiting`, `unknownBuckets` and `otherBuckets` only read, and
+/// search all buckets.
 package enum StoreCallQueries {
-    /// The condition that the subject `id` has a call that is out, or whose outcome is not known.
+    /// The condition that the subject `id` has a call in flight, or one whose outcome is unknown.
     package static func isInFlight(_ id: SQL, bucket: SQL) -> SQL {
-        // OFFSET 0 makes PostgreSQL ask for each subject by itself, never for all at once.
+        // OFFSET 0 makes PostgreSQL evaluate this for each subject separately, never for all at once.
         """
         EXISTS (
             SELECT 1 FROM repricer.store_calls o
@@ -52,8 +52,8 @@ package enum StoreCallQueries {
     /// The buckets in which open calls wait for a step. The bucket that has waited longest comes first. `floor` (UTC
     /// milliseconds) is a known lower bound of the ends of their leases.
     ///
-    /// What only a statement of one bucket can judge is not judged in a spread database: both steps are tried in each
-    /// bucket with due calls, and whoever takes a call over judges it.
+    /// In a spread database this cannot judge what only a statement of one bucket can. Then both steps are tried in
+    /// each bucket with due calls, and the statement that takes a call over judges it.
     package static func waiting(
         _ gate: CallGate, from floor: Int64?, realNow: Int64, layout: DatabaseLayout = .whole
     ) -> Question<Waiting> {
@@ -99,14 +99,14 @@ package enum StoreCallQueries {
         }
     }
 
-    /// The longest silence of an endpoint, in milliseconds of the business clock, for which other work of the subject
-    /// waits.
+    /// The longest silence of an endpoint, in milliseconds of the business clock, during which other work of the
+    /// subject waits. During a longer one, its call is checked.
     private static let silenceMax: Int64 = 120_000
-    /// How many attempts in vain other work of the subject waits for.
+    /// After this many attempts in vain, a call that other work of the subject waits for is checked.
     private static let attemptsMax = 8
 
-    /// Whether the endpoint of the calls is silent for so long that they are checked: the CTE `silence`. No bucket
-    /// holds that.
+    /// The CTE `silence`: whether the endpoint of the calls is silent for longer than `silenceMax`. It belongs to no
+    /// bucket.
     private static func silence(_ gate: CallGate) -> SQL {
         """
         silence AS MATERIALIZED (
@@ -120,10 +120,10 @@ package enum StoreCallQueries {
     /// Open calls whose holder is gone, or whose next step is due, with what may be done about them. `bucket` is that of
     /// the call `r`. It needs the CTEs `silence` and `awaited`.
     ///
-    /// A call that is over, or was opened again, is only checked. A call that is held back waits, because the same id
-    /// is the safest thing to send. Where other work of its subject waits for it, it is checked until it was seen
-    /// applied or cannot be applied any more. The same holds for a call whose endpoint is silent, or that was sent in
-    /// vain again and again. A check waits for nobody.
+    /// A call that is over, or was opened again, is only checked. A call that is held back waits, because sending the
+    /// same id later is safest. If other work of its subject waits for it, a call that is held back, that was sent in
+    /// vain again and again, or whose endpoint is silent is instead checked, until it was seen applied or cannot be
+    /// applied any more. Nothing holds a check back.
     private static func due(
         _ gate: CallGate, bucket: SQL, realNow: Int64, among condition: SQL
     ) -> SQL {
@@ -150,15 +150,15 @@ package enum StoreCallQueries {
         """
     }
 
-    /// What a step of a call depends on that stands in other buckets. A statement that locks rows of one bucket reads no
-    /// other, so this is read before it: whether a dependent of a change in bucket 7 may be cancelled by a call in bucket
-    /// 12 depends on the batch of that change.
+    /// What a step of a call depends on in other buckets. A statement that locks rows of one bucket may not read
+    /// another, so this is read first. For example, whether a call in bucket 12 may cancel a dependent of a change in
+    /// bucket 7 depends on the batch of that change.
     package struct OtherBuckets: Sendable, Equatable {
         package var isSilent = false
-        /// Subjects of the bucket for whose call dependents on other subscriptions wait.
+        /// Subjects of the bucket whose call is awaited by dependents of parents on other subscriptions.
         package var awaited: [String] = []
-        /// Of each dependent that a call of the bucket cancels: the call, whether the batch of the parent holds it, and
-        /// whether it is not asked for any more.
+        /// For each dependent that a call of the bucket cancels: the call, whether the parent's batch holds it back,
+        /// and whether it is no longer wanted.
         package var cancelled: [Cancelled] = []
 
         package struct Cancelled: Sendable, Equatable {
@@ -328,9 +328,9 @@ package enum StoreCallQueries {
 
     // MARK: Leases
 
-    /// Prolongs the leases of calls that are still out. A call that was taken over has another fence and is left
-    /// alone. So is a call that somebody is just writing: waiting for several rows could end in a deadlock with who
-    /// settles several.
+    /// Prolongs the leases of calls that are still out. A call that was taken over has another fence and is left alone.
+    /// So is a call that another transaction is writing, because waiting for several rows could deadlock with a
+    /// transaction that settles several.
     package static func renew(_ calls: [StoreCall], until: Int64) -> SQL {
         """
         -- name: renewLeases
@@ -350,8 +350,8 @@ package enum StoreCallQueries {
         """
     }
 
-    /// The ids of those calls that this process still holds. It is asked with the locks of what the calls change,
-    /// before any result is written. A holder whose lease was taken over writes nothing.
+    /// The ids of those calls that this process still holds. It is asked under the locks of the subscriptions that the
+    /// calls change, before any result is written. A holder whose lease was taken over writes nothing.
     package static func holding(_ calls: [StoreCall]) -> Question<Set<String>> {
         Question(
             """
@@ -374,9 +374,9 @@ package enum StoreCallQueries {
         """
     }
 
-    /// The condition that the call `r` is open, and that its lease is the one of `t`. It is asked for each `t` by
-    /// itself, so that the key finds the row. How many calls are open changes faster than statistics, and a plan that
-    /// starts from the open ones reads all that ended since the last vacuum.
+    /// The condition that the call `r` is open, and that its lease is that of `t`. It is evaluated for each `t`
+    /// separately, so that the key finds the row. How many calls are open changes faster than statistics, and a plan
+    /// that starts from the open ones reads all that ended since the last vacuum.
     private static func isHeld(_ calls: [StoreCall]) -> SQL {
         """
         r.subject = t.subject AND r.call_id = t.call AND r.fence = t.fence
@@ -390,7 +390,7 @@ package enum StoreCallQueries {
     }
 }
 
-/// What a kind of call says of its open calls, in SQL, so that the engine asks for all kinds alike.
+/// What a kind of call supplies about its open calls, in SQL, so that the engine treats all kinds alike.
 package struct CallGate: Sendable {
     package var kind: StoreCall.Kind
     /// The endpoint to which its calls are sent, as `rate_limits` names it.
@@ -400,11 +400,11 @@ package struct CallGate: Sendable {
     /// One row about the call `r` of this bucket: `is_over` (it is never sent again, but may be checked; null counts as
     /// false) and `is_held` (it is not sent now). Each table that it reads is read in that bucket.
     package var state: @Sendable (_ bucket: SQL) -> SQL
-    /// Whether `state` asks the CTE `cancelled`.
+    /// Whether `state` reads the CTE `cancelled`.
     package var cancels: Bool
-    /// The condition that other work of the subject of `r` waits for its outcome. It may ask the CTE `awaited`.
+    /// The condition that other work of the subject of `r` waits for its outcome. It may read the CTE `awaited`.
     package var othersWait: @Sendable (_ bucket: SQL) -> SQL
-    /// In a spread database, `state` can be asked in a statement of one bucket alone.
+    /// Whether, in a spread database, only a statement of one bucket can evaluate `state`.
     package var isJudgedInBucket: Bool
 
     package init(
@@ -424,7 +424,7 @@ package struct CallGate: Sendable {
 }
 
 extension StoreCallQueries {
-    /// Whether a call is over.
+    /// Whether a call is settled.
     package static func isSettled(
         _ call: StoreCall, on connection: isolated PostgresConnection
     ) throws -> Bool {

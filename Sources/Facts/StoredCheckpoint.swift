@@ -2,8 +2,8 @@ import Pricing
 
 // The fields of `subscription_checkpoints.rest`.
 
-/// What a checkpoint keeps beside the facts, which have columns of their own, as in `subscriptions`: how far each change
-/// had come, money, dependents, cancellations of ours that the customer took back, and paid periods.
+/// What a checkpoint keeps in its column `rest`: the progress of each change, money, dependents, cancellations of ours
+/// that the customer reversed, and paid periods. The facts have columns of their own, as in `subscriptions`.
 struct StoredCheckpoint {
     struct Reenabled {
         var id: String

@@ -2,19 +2,20 @@ import JSON
 import Pricing
 
 /// A value that is kept as a JSON object, as `subscription_events.statement`, in `subscriptions` and in
-/// `subscription_checkpoints.rest`. It has one list of fields for both directions, so none is written that is not read.
+/// `subscription_checkpoints.rest`. One list of fields serves both directions, so no field is written that is not read.
 ///
 /// It is not `Codable` because of speed: a fold writes thousands a second, a late statement reads all of a
 /// subscription's, and a plan reads half a million. A general coder takes ten times as long.
 protocol StoredObject: SendableMetatype {
-    /// What reading begins with. Each field of it is replaced, or the object is refused.
+    /// The value with which reading starts. Reading replaces each of its fields, or refuses the object.
     static var unread: Self { get }
 
     /// Passes each field, in the order in which it is written.
     mutating func pass<Pass: FieldPass>(_ fields: inout Pass) throws(Pass.Failure)
 }
 
-/// One way through the fields of an object. An optional field may be absent, and is then nil; any other must be there.
+/// One pass over the fields of an object, to read or to write them. An optional field may be absent, and is then nil;
+/// any other must be present.
 protocol FieldPass {
     associatedtype Failure: Error
 
@@ -76,7 +77,7 @@ extension FieldPass {
         value = Instant(milliseconds: number)
     }
 
-    /// One that is absent where it does not hold.
+    /// A flag that is absent where it is false.
     mutating func mark(_ name: StaticString, _ value: inout Bool) throws(Failure) {
         var mark = value ? true : nil
         try field(name, &mark)

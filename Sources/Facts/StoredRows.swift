@@ -66,8 +66,7 @@ extension [RecordedIncrease] {
         }
     }
 
-    /// When the subscriber was told of each item's increase that nobody was asked about and that has not taken
-    /// effect.
+    /// When the subscriber was told of each increase that needed no consent and has not taken effect yet, by item.
     package var announcedAt: [String: Instant] {
         var told: [String: Instant] = [:]
         for increase in self

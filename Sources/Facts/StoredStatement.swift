@@ -123,6 +123,6 @@ extension LegacyStatement: StoredObject {
 }
 
 extension Instant {
-    /// What stands for an instant until it is read.
+    /// The placeholder for an instant until it is read.
     static var unread: Instant { Instant(milliseconds: 0) }
 }

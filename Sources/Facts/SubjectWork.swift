@@ -1,6 +1,6 @@
 package import Postgres
 
-/// The work that waits for a call of a subscription to be resolved, whatever kind of call it is.
+/// The work that waits until a call of a subscription is resolved, whatever the kind of call.
 package enum SubjectWork {
     /// The condition that other work of the subject of the call `r` could go on if that call were resolved: a change
     /// that may be sent now, another call of unknown outcome, a dependent to be cancelled, or a requested extension. It
@@ -29,9 +29,9 @@ package enum SubjectWork {
             WHERE d.state = 'requested' AND d.is_cross_subscription AND d.target_transaction_id IS NOT NULL)
         """
 
-    /// The CTE `cancelled`: the dependents for which Cancel a Subscription is called, with the subscription and the id of
-    /// the call. `is_over` says of one that it is not asked for any more: a later statement withdrew it, or its parent
-    /// renews again. The dependents stand in the buckets of their parents, too.
+    /// The CTE `cancelled`: the dependents for which Cancel a Subscription is called, with the subscription and the id
+    /// of the call. `is_over` says that a dependent is no longer to be cancelled: a later statement withdrew it, or its
+    /// parent renews again. These rows too are in the buckets of the parents.
     package static let cancelled: SQL = """
         cancelled AS MATERIALIZED (
             SELECT d.target_transaction_id AS subject, d.cancel_reference_id AS call_id,
@@ -47,9 +47,9 @@ package enum SubjectWork {
                 AND d.cancel_reference_id IS NOT NULL)
         """
 
-    /// The condition that a person, or a guard, holds the batch `b`, and so the cancellations for it. A code that has
-    /// halted the batch says nothing of them, and what was aborted cannot be resumed: changes that Apple has go on, and
-    /// so do the dependents of those who decline.
+    /// The condition that a person, or a guard, has paused the batch `b`, and with it its cancellations. A halt by a
+    /// refused code does not hold them, because the code says nothing about them. Nor does an abort, which cannot be
+    /// resumed: changes that Apple has continue, and so must the dependents of those who decline.
     package static func holdsCancellations(_ batch: SQL) -> SQL {
         """
         (\(fragment: batch).is_paused AND \(fragment: batch).probe_at IS NULL AND \(fragment: batch).state = 'approved')

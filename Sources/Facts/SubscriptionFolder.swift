@@ -3,20 +3,20 @@ package import Pricing
 /// Folds new statements into stored subscriptions, inside the caller's transaction. The caller holds the
 /// subscriptions' locks.
 package enum SubscriptionFolder {
-    /// Keeps the statements, folds them and writes what changed, at the latest when the transaction commits. A
+    /// Stores the statements, folds them and writes what changed, at the latest when the transaction commits. A
     /// statement older than what is folded already makes its subscription fold again from the beginning, once for all
     /// such statements. So any order of arrival ends the same. A statement that was kept before changes nothing.
     ///
-    /// Returns those changes of the folded subscriptions that were ever sent, by subscription, as they are now.
-    /// Throws `FactsError` where a statement names no moment, or no subscription that can be stored.
+    /// Returns those changes of the folded subscriptions that were ever sent, by subscription, as they are now. Throws
+    /// `FactsError` where a statement has no instant or subscription that can be stored.
     ///
     /// - Parameters:
-    ///   - areNew: Each statement is told for the first time, by an answer that only the caller has.
+    ///   - areNew: Each statement is new, because it comes from an answer that only the caller has.
     ///   - stored: The subscriptions as they were read under the lock; nil has them read here.
     ///   - changes: The changes of some subscriptions that were ever sent, as they were read under the lock. Those
     ///     of the others are read here.
     ///   - holdsCalls: The caller holds, and settles, the one call in flight of each subscription.
-    ///   - reread: Subscriptions of which a statement was taken out before, so that they fold from the beginning.
+    ///   - reread: Subscriptions that lost a statement before this call, so they are folded from the beginning.
     @discardableResult
     package static func fold(
         _ told: [SubscriptionEvent], areNew: Bool = false, reread: Set<String> = [],
@@ -37,7 +37,7 @@ package enum SubscriptionFolder {
         var byID = Dictionary(grouping: arrived, by: \.originalTransactionID)
         try noteOverdue(&byID, loaded.stored, on: connection)
         guard !byID.isEmpty else { return [:] }
-        // A subscription that cannot be read stops only what it must take in.
+        // A subscription that cannot be read matters only if it has statements to fold.
         let stored = try SubscriptionQueries.whole(
             (loaded.stored, loaded.unreadable.filter { byID[$0.key] != nil }))
         let late = byID.keys.sorted().filter { id in
@@ -52,9 +52,8 @@ package enum SubscriptionFolder {
             known, holdsCalls: holdsCalls, on: connection)
     }
 
-    /// Takes out the statements that were signed before the checkpoint of their subscription. They are noted, and
-    /// dropped with their time. A subscription that reprocess wants folded anew is folded, even where nothing of what
-    /// arrived counts.
+    /// Removes the statements that were signed before the checkpoint of their subscription from the fold, and notes
+    /// them as overdue. A subscription that `reprocess` has marked is folded even if no statement remains.
     private static func noteOverdue(
         _ byID: inout [String: [SubscriptionEvent]],
         _ stored: [String: SubscriptionQueries.Stored], on connection: isolated DatabaseConnection
@@ -69,13 +68,14 @@ package enum SubscriptionFolder {
             byID[id] = rest.isEmpty && !isUnfolded(stored[id]) ? nil : rest
         }
         guard !overdue.isEmpty else { return }
-        // Reports ask the statement why an item ended, although no fold does.
+        // A report may read from such a statement why an item ended, although no fold reads it.
         let ids = Set(overdue.map(\.originalTransactionID)).sorted()
         _ = try connection.pipeline(
             EventQueries.notingOverdue(overdue) + [VersionQueries.mark(ids)])
     }
 
-    /// Whether reprocess wants the subscription folded from the beginning. It marks it as folded up to 31 December 9999.
+    /// Whether `reprocess` wants the subscription folded from the beginning. It marks such a subscription as folded
+    /// through 31 December 9999.
     private static func isUnfolded(_ stored: SubscriptionQueries.Stored?) -> Bool {
         (stored?.foldedThrough?.signedAt).map { $0 > unfoldedAfter } ?? false
     }
@@ -86,8 +86,8 @@ package enum SubscriptionFolder {
     /// Folds all statements of these subscriptions once more, because changes were added that no statement was about
     /// before.
     ///
-    /// - Parameter isReread: A statement was taken out, perhaps the only one. Otherwise a subscription without any stays
-    ///   as it is.
+    /// - Parameter isReread: Whether a statement was removed, perhaps the only one. Otherwise a subscription without
+    ///   statements is left unchanged.
     @discardableResult
     package static func foldAnew(
         _ ids: [String], isReread: Bool = false, on connection: isolated DatabaseConnection
@@ -103,7 +103,8 @@ package enum SubscriptionFolder {
             holdsCalls: false, on: connection)
     }
 
-    /// By subscription: the statements that arrived, and every statement where it must be folded from the beginning.
+    /// Folds and writes each subscription. `arrived` has the new statements of each, and `all` every statement of those
+    /// that must be folded from the beginning.
     private static func write(
         _ arrived: [String: [SubscriptionEvent]], all: [String: [SubscriptionEvent]],
         into stored: [String: SubscriptionQueries.Stored], _ known: FoldQueries.Known,

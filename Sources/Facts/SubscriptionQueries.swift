@@ -10,11 +10,11 @@ package enum SubscriptionQueries {
         package var increases: [RecordedIncrease]
         package var seenSKUs: [String]
         package var foldedThrough: SubscriptionEvent.Key?
-        /// Statements that were signed before this instant are not kept any more; their checkpoint replaces them.
+        /// Statements signed before this instant are no longer stored; the checkpoint replaces them.
         package var checkpointAt: Instant?
     }
 
-    /// The transaction that wrote a row last. While it is the same, the row is the same.
+    /// The transaction that last wrote a row. While it stays the same, so does the row.
     package typealias Version = String
 
     /// Creates the rows of subscriptions that were never seen before, in the order of locking. Two transactions that
@@ -46,14 +46,14 @@ package enum SubscriptionQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// Locks all of these subscriptions, and waits for whoever holds them. Throws `SQLState.programTooOld` once the
-    /// database belongs to newer programs: whoever locks is about to fold.
+    /// Locks all of these subscriptions, and waits for whoever holds them. The caller is about to fold, so this throws
+    /// `SQLState.programTooOld` once the database belongs to newer programs.
     package static func lock(_ ids: [String], on connection: isolated PostgresConnection) throws {
         try lock(ids, if: ServiceControlQueries.allowsThisProgram, on: connection)
     }
 
-    /// Locks them for the answer of a call that is made already. A breaking migration waits for such answers, so that
-    /// they are written after its announcement, too.
+    /// Locks them to store the answer of a call that was already sent. A breaking migration waits for such answers, so
+    /// they may be written even after its announcement.
     package static func lockToSettle(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws {
@@ -76,7 +76,7 @@ package enum SubscriptionQueries {
             })
     }
 
-    /// The subscriptions that can be read, and for the others, by id, why not. One unreadable row must not stop the
+    /// The subscriptions that can be read, and, by id, why the others cannot. One unreadable row must not stop the
     /// others.
     package typealias Readable = (stored: [String: Stored], unreadable: [String: String])
 
@@ -127,8 +127,7 @@ package enum SubscriptionQueries {
         return loaded.stored
     }
 
-    /// Reads the subscriptions, and says of unreadable rows, by id, why they cannot be read: one must not stop the
-    /// others.
+    /// Reads the subscriptions and, by id, why some cannot be read. One unreadable row must not stop the others.
     package static func loadReadable(
         _ ids: [String], on connection: isolated PostgresConnection
     ) throws -> Readable {
@@ -196,7 +195,7 @@ package enum SubscriptionQueries {
         }
     }
 
-    /// The customer tokens of these subscriptions, without the subscriptions of which nothing is known.
+    /// The customer tokens of these subscriptions. Subscriptions that are not stored are left out.
     package static func customers(
         of ids: [String], on connection: isolated PostgresConnection
     ) throws -> [String: String] {
@@ -259,11 +258,11 @@ package enum SubscriptionQueries {
         return siblings
     }
 
-    /// What is known of items on another subscription, which rows name as `SUBSCRIPTION/SKU`.
+    /// The facts about another subscription whose items rows name as `SUBSCRIPTION/SKU`.
     package struct Carrier: Sendable {
         package var customer: String?
         package var renewing: Set<String>
-        /// The parts that its items play in open changes of that subscription.
+        /// The roles of its items in open changes of that subscription.
         package var roles: [String: DependentObstacle]
         /// What was charged for its items in the running period.
         package var charges: [String: ItemCharge]

@@ -1,10 +1,10 @@
 package import Postgres
 
-/// The CTEs with which a statement begins that replaces what reports of the past read, or alters what kept figures
-/// count. They keep the former versions and mark the figures. All parts of a statement see one state of the database,
-/// so they read what the statement replaces. The caller holds the locks of the subscriptions.
+/// CTEs for statements that replace rows which reports of the past read, or that change stored figures. They store the
+/// former versions of the rows, and mark the figures to be computed again. All parts of a statement see the same
+/// snapshot, so these CTEs read the rows as they were before. The caller holds the locks of the subscriptions.
 package enum VersionQueries {
-    /// The instant at which a whole statement is recorded.
+    /// The CTE `instant`: one recording instant for the whole statement.
     package static let instant: SQL =
         "instant AS MATERIALIZED (SELECT repricer.recording_instant() AS at)"
 

@@ -2,9 +2,9 @@ import ServiceKit
 
 /// The line before a chunk: its size and extensions (RFC 9112, section 7.1).
 enum ChunkLine {
-    /// The size, and how many bytes the extensions took; nil when it is not exactly such a line.
+    /// The size, and how many bytes the extensions took; nil when it is not exactly a line of that grammar.
     ///
-    /// Readers who skip what they do not know stop at different bytes. So the grammar is checked, although no
+    /// Readers that skip unknown extensions disagree about where the line ends. So the grammar is checked, although no
     /// extension has a meaning here.
     static func parse(_ line: ArraySlice<UInt8>) -> (size: Int, extensionBytes: Int)? {
         let digits = line.prefix { Hex.value(of: $0) != nil }

@@ -2,7 +2,7 @@ import Glibc
 import ServiceKit
 import Synchronization
 
-/// One kept connection on a thread of its own; it opens, checks and drops its socket as needed.
+/// One kept connection on its own thread; it opens, checks and drops its socket as needed.
 actor ClientConnection {
     nonisolated let interrupter = Interrupter()
     private nonisolated let executor: ThreadExecutor
@@ -13,12 +13,12 @@ actor ClientConnection {
     private var usedAt = Deadline.now {
         didSet { fresh.withLock { $0 = usedAt + Self.freshFor } }
     }
-    /// Until when it counts as open without being asked.
+    /// Until when it counts as open without a check.
     private nonisolated let fresh = Mutex<Deadline?>(nil)
-    /// Servers close connections that lie unused, hardly any within this time.
+    /// Servers close unused connections, but hardly any server within this time.
     private static let freshFor: Duration = .seconds(1)
 
-    /// Whether it was open a moment ago, so that it need not be asked. That takes no turn of its thread.
+    /// Whether it was open a moment ago, so that it need not be checked. Reading this does not need its thread.
     nonisolated var isFresh: Bool { fresh.withLock { $0.map { .now < $0 } ?? false } }
 
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -38,16 +38,16 @@ actor ClientConnection {
     ) -> Result<HTTPResponse, HTTPClientError> {
         interrupter.begin()
         defer { interrupter.end() }
-        // A cancellation before `begin` was forgotten by it, but not by the task.
+        // `begin` has discarded an interruption before it, but the task still knows that it was cancelled.
         if Task.isCancelled { return .failure(Self.cancelled(mayHaveArrived: false)) }
         var mayHaveArrived = false
         do throws(HTTPClientError) {
             let stream = try usableStream(until: deadline)
-            // It is asked as late as possible, because this thread, or the whole process, may have stood still
-            // meanwhile.
+            // The instant is checked as late as possible, because this thread, or the whole process, may have been
+            // suspended meanwhile.
             if let leavingBefore, .now >= leavingBefore {
-                // The connection is as good as before. Where opening one takes longer than a request may wait, those that
-                // follow find it open: dropped, it would let none of them leave.
+                // The connection is kept. Where opening one takes longer than a request may wait, dropping it would let
+                // none of the following requests be sent in time.
                 usedAt = .now
                 return .failure(
                     HTTPClientError(.notSent, "the request's time to leave is over"))
@@ -86,7 +86,7 @@ actor ClientConnection {
         fresh.withLock { $0 = nil }
     }
 
-    /// The kept connection if it is still good, else a new one: nothing has been sent yet.
+    /// The kept connection if it is still good, else a new one. That is safe, because nothing has been sent yet.
     private func usableStream(until deadline: Deadline) throws(HTTPClientError) -> SocketStream {
         if let stream, stream.isQuiet, .now - usedAt < limits.idleTimeout {
             interrupter.attach(stream.socket)
@@ -139,7 +139,7 @@ actor ClientConnection {
         _ bytes: [UInt8], toHead: Bool, on stream: SocketStream, until deadline: Deadline,
         _ mayHaveArrived: inout Bool
     ) throws(HTTPClientError) -> HTTPResponse {
-        // A turn that came too late must not send anything.
+        // The request waited too long for this thread, and must not be sent any more.
         guard .now < deadline else {
             throw HTTPClientError(.timedOut, "the deadline passed before the request was sent")
         }
@@ -163,7 +163,7 @@ actor ClientConnection {
         while true {
             let bytes: [UInt8]
             do throws(StreamError) {
-                // A server that always has a byte ready never lets a read wait.
+                // A server that sends all the time never makes a read wait, so the deadline is checked here.
                 guard .now < deadline else { throw StreamError.timedOut }
                 bytes = try stream.read(until: deadline)
             } catch {
@@ -173,7 +173,7 @@ actor ClientConnection {
             do throws(HTTPParseError) {
                 parser.append(bytes)
                 if let response = try Self.message(&parser, atEnd: bytes.isEmpty) {
-                    // Bytes after the response belong to nothing that was asked.
+                    // Bytes after the response answer no request, so the connection cannot be trusted.
                     if !response.keepsAlive || !parser.isBetweenMessages { drop() }
                     return response.response
                 }
@@ -189,7 +189,7 @@ actor ClientConnection {
         }
     }
 
-    /// What came before the body failed, where nobody asks for that. The connection is of no further use.
+    /// The response without its body, where the body failed and is not needed. The connection is dropped.
     private func answerWithoutBody(_ parser: MessageParser) -> HTTPResponse? {
         guard !limits.isBodyNeeded, !interrupter.isInterrupted, let head = parser.head,
             case .response(let status) = head.start
@@ -239,7 +239,7 @@ actor ClientConnection {
     }
 }
 
-/// Lets another thread interrupt what a connection is waiting for.
+/// Lets another thread interrupt a connection's wait.
 final class Interrupter: Sendable {
     private struct State {
         var socket: SocketDescriptor?
@@ -251,7 +251,7 @@ final class Interrupter: Sendable {
 
     var isInterrupted: Bool { state.withLock { $0.isInterrupted } }
 
-    /// An exchange begins: interruptions count from here.
+    /// Begins an exchange: interruptions count from here on.
     func begin() {
         state.withLock {
             $0.isActive = true
@@ -259,7 +259,7 @@ final class Interrupter: Sendable {
         }
     }
 
-    /// The exchange is over: a late interruption must not harm the next one.
+    /// Ends the exchange, so that a late interruption does not harm the next one.
     func end() {
         state.withLock { $0.isActive = false }
     }

@@ -1,10 +1,10 @@
 import Glibc
 import Synchronization
 
-/// The served connections, and which of them must make room when a newcomer finds every place taken.
+/// The served connections. It decides which of them must close when a new connection finds every place taken.
 ///
-/// A connection whose handler runs never has to leave. The others leave in the order of how little they are worth to
-/// an honest sender (`ConnectionSlot.Stage`).
+/// A connection whose handler runs is never closed. The others are closed in the order of `ConnectionSlot.Stage`, those
+/// first that an honest sender would miss least.
 ///
 /// Lock order: the table, then a slot.
 final class ConnectionTable: Sendable {
@@ -13,7 +13,7 @@ final class ConnectionTable: Sendable {
         /// How many of them each address holds.
         var held: [PeerAddress: Int] = [:]
         var nextID: UInt64 = 0
-        /// How many were told to go and are still here for a moment.
+        /// How many were told to close and are not closed yet.
         var leaving = 0
         var rejecting = 0
         var isEnding = false
@@ -21,7 +21,7 @@ final class ConnectionTable: Sendable {
 
     private static let leavingMax = 64
     private static let rejectsMax = 32
-    /// For how many candidates the socket is examined before a newcomer is refused.
+    /// How many candidates are examined before a new connection is refused.
     private static let triesMax = 16
 
     private let state = Mutex(State())
@@ -32,12 +32,12 @@ final class ConnectionTable: Sendable {
         case admitted(ConnectionSlot)
         /// All places are taken.
         case full
-        /// The address has its share, whatever is free.
+        /// The address has its full share, whether or not places are free.
         case overShare
     }
 
-    /// Gives the connection a place, and sends another away for it if necessary. A holder with its full share can
-    /// only take the place of one of its own connections. `holder` is nil for who has no limit of its own.
+    /// Gives the connection a place, and closes another one for it if necessary. A holder with its full share can only
+    /// take the place of one of its own connections. `holder` is nil for a peer without a share, such as a proxy.
     func admit(
         _ socket: SocketDescriptor, of holder: PeerAddress? = nil, share: Int = .max, max: Int,
         freshFor: Duration
@@ -59,8 +59,7 @@ final class ConnectionTable: Sendable {
         }
     }
 
-    /// Whether a place may become free within `freshFor`: somebody holds one who has not had the time of an honest
-    /// sender yet, or is about to leave.
+    /// Whether a place may become free within `freshFor`: some connection waits for its peer, or is about to close.
     var isWorthWaiting: Bool {
         state.withLock { state in
             state.slots.values.contains { $0.mustLeave || $0.isOnTheWay }
@@ -77,7 +76,7 @@ final class ConnectionTable: Sendable {
         }
     }
 
-    /// Makes everybody go who still waits for its peer, because the time to finish is over.
+    /// Closes every connection that still waits for its peer, because the time to finish is over.
     func endAll() {
         state.withLock { state in
             state.isEnding = true
@@ -113,13 +112,13 @@ final class ConnectionTable: Sendable {
     }
 }
 
-/// One served connection: what it is doing, and whether it has been told to go.
+/// One served connection: its stage, and whether it has been told to close.
 final class ConnectionSlot: Sendable {
-    /// The stages in the order in which they make room, the oldest of each first.
+    /// The stages in the order in which connections are closed to make room, the oldest of each stage first.
     enum Stage: Int, Sendable {
-        /// It was answered for the last time.
+        /// Its last answer has been sent.
         case closing
-        /// It is open, and has never asked for anything.
+        /// It is open, and has not sent a request yet.
         case silent
         /// It has been inside a request or a TLS handshake for longer than an honest one needs.
         case receiving
@@ -127,14 +126,15 @@ final class ConnectionSlot: Sendable {
         case answering
         /// It is kept alive after an answer.
         case kept
-        /// Its handler runs, and it never has to go.
+        /// Its handler runs, so it is never closed.
         case handling
     }
 
     struct Rank: Comparable {
         let stage: Int
         let since: Deadline
-        /// Of two that began in the same tick of the clock, the earlier comer goes first.
+        /// Of two stages that began in the same tick of the clock, the connection that was accepted earlier is closed
+        /// first.
         let id: UInt64
 
         static func < (left: Rank, right: Rank) -> Bool {
@@ -150,7 +150,7 @@ final class ConnectionSlot: Sendable {
 
     let id: UInt64
     let socket: SocketDescriptor
-    /// The address whose share it counts against; nil for nobody's.
+    /// The address whose share it counts against; nil where it counts against none.
     let holder: PeerAddress?
     private let state = Mutex(State())
 
@@ -172,7 +172,7 @@ final class ConnectionSlot: Sendable {
         }
     }
 
-    /// Notes what the connection does from now on. Returns false when it must go instead.
+    /// Enters a stage. Returns false when the connection must close instead.
     func enter(_ stage: Stage) -> Bool {
         state.withLock { state in
             state.stage = stage
@@ -181,7 +181,7 @@ final class ConnectionSlot: Sendable {
         }
     }
 
-    /// Its place in the order of leaving; nil for who may stay.
+    /// Its place in the order of closing; nil where it may stay.
     func rank(_ now: Deadline, _ freshFor: Duration) -> Rank? {
         state.withLock { state in
             guard !state.mustLeave else { return nil }
@@ -195,7 +195,7 @@ final class ConnectionSlot: Sendable {
         }
     }
 
-    /// Makes the connection go unless it has just become useful.
+    /// Closes the connection unless it has just become useful.
     func leaveIfUseless(_ ranked: Deadline) -> Bool {
         state.withLock { state in
             guard !state.mustLeave, state.since <= ranked else { return false }
@@ -211,7 +211,7 @@ final class ConnectionSlot: Sendable {
         }
     }
 
-    /// Makes the connection go as soon as no handler runs. Returns false when it was told before.
+    /// Tells the connection to close as soon as no handler runs. Returns false when it was told before.
     @discardableResult
     func leave() -> Bool {
         state.withLock { state in

@@ -1,8 +1,8 @@
 import ServiceKit
 
-/// What one client may use.
+/// The limits of one client.
 package struct HTTPClientLimits: Sendable {
-    /// Connections at once, each with a thread; further requests wait for one.
+    /// The most connections at once, each with a thread. Further requests wait for one.
     package var connectionsMax = 64
     /// The most requests that wait for a connection. Further ones fail as `overloaded`.
     package var waitersMax = 10_000
@@ -12,9 +12,10 @@ package struct HTTPClientLimits: Sendable {
     package var requestDeadline = Duration.seconds(30)
     package var responseHeadBytesMax = 32 * 1024
     package var responseBytesMax = 4 << 20
-    /// False where the status alone is of interest: a body that is too large, cut off, late or malformed does not matter then.
+    /// False where only the status is of interest: a body that is too large, cut off, late or malformed is then no
+    /// error.
     package var isBodyNeeded = true
-    /// How long a connection may lie unused before it is not used again.
+    /// How long a connection may be unused and still be used again.
     package var idleTimeout = Duration.seconds(50)
 
     package init() {}
@@ -39,8 +40,8 @@ package final class HTTPClient: Sendable {
 
     /// `baseURL` is `https://host[:port]`, or `http://` for this machine only.
     ///
-    /// `extraCAFile` (PEM) is trusted beside the system's authorities. `isPlainAllowed` lets `http://` reach
-    /// other machines: only for what carries no secret and is signed in itself, as OCSP.
+    /// `extraCAFile` (PEM) is trusted beside the system's authorities. `isPlainAllowed` lets `http://` reach other
+    /// machines. Use it only for messages that carry no secret and are signed, such as OCSP.
     package init(
         baseURL: String, extraCAFile: String? = nil, limits: HTTPClientLimits = HTTPClientLimits(),
         isPlainAllowed: Bool = false
@@ -63,7 +64,7 @@ package final class HTTPClient: Sendable {
 
     /// Sends a request and waits for the whole response, whatever its status, and never beyond the deadline.
     ///
-    /// - Parameter leavingBefore: No byte leaves after this instant, which is asked last, when a connection is open.
+    /// - Parameter leavingBefore: No byte is sent after this instant, which is checked last, once a connection is open.
     ///   The request then fails as `notSent`.
     package func send(
         _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant? = nil
@@ -84,7 +85,7 @@ package final class HTTPClient: Sendable {
         return try result.get()
     }
 
-    /// The one that is held for this request, or the next that is free.
+    /// The connection that is held for this request, or the next free one.
     private func connection(
         until deadline: Deadline
     ) async throws(HTTPClientError) -> ClientConnection {
@@ -96,13 +97,13 @@ package final class HTTPClient: Sendable {
         }
     }
 
-    /// One that nobody uses, or the place of a new one; nil where there is none. It must be given back.
+    /// An unused connection, or a place for a new one; nil where there is neither. It must be given back.
     func freeConnection() -> ClientConnection? { pool.acquireFree().map(connection) }
 
     func giveBack(_ connection: ClientConnection) { pool.release(connection) }
 
-    /// Opens it, however long that takes within the limit: it is kept for whoever comes later. It reports no failure, as
-    /// the request will.
+    /// Opens the connection, which may take up to `connectTimeout` and is worthwhile even if it comes late, because the
+    /// connection is kept. It reports no failure: the request will.
     func open(_ connection: ClientConnection) async {
         await withTaskCancellationHandler {
             await connection.prepare(until: .now + limits.connectTimeout)
@@ -118,10 +119,10 @@ package final class HTTPClient: Sendable {
         }
     }
 
-    /// Opens connections until so many are ready, so that requests that must leave at their instant need no
+    /// Opens connections until `count` are ready, so that requests that must be sent at their instant need no
     /// handshake.
     ///
-    /// It takes only places that nobody uses, and reports no failure: the requests will.
+    /// It only takes unused places, and reports no failure: the requests will.
     package func prepare(_ count: Int) async {
         let deadline = Deadline.now + min(limits.connectTimeout, Self.preparationMax)
         let free = (0..<max(0, count)).compactMap { _ in pool.acquireFree().map(connection) }

@@ -6,9 +6,9 @@ package struct HTTPClientError: Error, Equatable, CustomStringConvertible {
         /// The method, target or a header field cannot be written.
         case badRequest
         case cannotConnect
-        /// There is no TLS session, mostly because a certificate is not trusted or not for this host.
+        /// The TLS handshake failed, mostly because a certificate is not trusted or not for this host.
         case tlsFailed
-        /// The connection broke before a byte of the request left.
+        /// The connection broke before a byte of the request was sent.
         case notSent
         case timedOut
         case connectionLost

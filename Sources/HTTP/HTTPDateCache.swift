@@ -1,7 +1,7 @@
 import ServiceKit
 import Synchronization
 
-/// Makes the date once a second and not once an answer.
+/// Formats the date once a second instead of once per answer.
 final class HTTPDateCache: Sendable {
     private let clock: any WallClock
     private let last = Mutex((second: Int64.min, text: ""))

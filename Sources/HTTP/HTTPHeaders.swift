@@ -1,4 +1,4 @@
-/// Header fields in the order they came; names compare without case.
+/// Header fields in the order of arrival. Names are compared without regard to case.
 package struct HTTPHeaders: Sendable {
     package private(set) var pairs: [(name: String, value: String)]
 
@@ -15,12 +15,12 @@ package struct HTTPHeaders: Sendable {
         }
     }
 
-    /// Every value of a field, one for each time it came.
+    /// Every value of a field, one for each time that it occurs.
     package func values(_ name: String) -> [String] {
         pairs.filter { Self.isSame($0.name, name) }.map(\.value)
     }
 
-    /// Adds a value beside those that exist.
+    /// Adds a value to those that exist.
     package mutating func append(_ name: String, _ value: String) {
         pairs.append((name, value))
     }

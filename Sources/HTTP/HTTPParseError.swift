@@ -1,4 +1,4 @@
-/// Why bytes are not a message that we accept.
+/// Why bytes are not an acceptable message.
 package struct HTTPParseError: Error, Equatable, CustomStringConvertible {
     package enum Kind: Sendable, CaseIterable {
         case malformed, lengthRequired, bodyTooLarge, targetTooLong, expectationUnknown,
@@ -6,8 +6,8 @@ package struct HTTPParseError: Error, Equatable, CustomStringConvertible {
         /// The input ended inside a message.
         case truncated
 
-        /// The status that a server answers with. It is never a 5xx: the fault is the sender's, and a sender who
-        /// comes again after a 5xx would come in vain. So it is never 501 or 505, which RFC 9110 allows.
+        /// The status that a server answers with. It is never a 5xx, not even 501 or 505, which RFC 9110 allows: the
+        /// fault is the sender's, and a sender that retries after a 5xx would retry in vain.
         package var status: Int {
             switch self {
             case .malformed, .truncated: 400

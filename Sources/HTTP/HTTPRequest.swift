@@ -1,6 +1,6 @@
 import ServiceKit
 
-/// A whole request: its body has been read, or is to be sent at once.
+/// A request with its whole body.
 package struct HTTPRequest: Sendable {
     package var method: String
     /// The path with its query, as on the wire: `/batches/1?full=1`.

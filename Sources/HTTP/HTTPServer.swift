@@ -2,10 +2,11 @@ import Glibc
 package import ServiceKit
 import Synchronization
 
-/// An HTTP/1.1 server, plain or TLS. It has a thread for each connection, and bounds in every direction.
+/// An HTTP/1.1 server, plain or TLS. It has a thread for each connection, and limits on everything that a client can
+/// use.
 package final class HTTPServer: Service {
     package typealias Handler = @Sendable (HTTPRequest) async -> HTTPResponse
-    /// Learns the status of each answer that is to no request, also where the connection was closed without it.
+    /// Gets the status of each refusal that no request led to, also where the connection was closed without an answer.
     package typealias RefusalHandler = @Sendable (_ status: Int) -> Void
 
     /// The time between two tries to find a place while all are taken.
@@ -26,7 +27,7 @@ package final class HTTPServer: Service {
     private let system: System
     private let outages: Outages
 
-    /// What the system gives a server, and may refuse for a time. Tests refuse it.
+    /// The system calls that may fail for a time. Tests replace them.
     package struct System: Sendable {
         /// The next connection, or a negative number with `errno` set.
         var accept: @Sendable (Int32) -> Int32 = { Glibc.accept($0, nil, nil) }
@@ -35,14 +36,15 @@ package final class HTTPServer: Service {
         package static let real = System()
     }
 
-    /// What strangers can cause as fast as they connect. Each gets a line when it begins and one when it has ended.
+    /// The shortages that clients can cause as fast as they connect. Each gets one log line when it begins and one when
+    /// it has ended.
     private struct Outages {
         let accepting: Outage
         let threads: Outage
         let places: Outage
 
-        /// Connections come and go while files, threads or places are short, so a success soon after a failure is no
-        /// end.
+        /// Some connections succeed while files, threads or places are short, so a success soon after a failure does
+        /// not end the shortage.
         init(_ log: Log, quietFor: Duration) {
             accepting = Outage(
                 log: log, failure: "cannot accept; trying again",
@@ -57,7 +59,7 @@ package final class HTTPServer: Service {
         }
     }
 
-    /// - Parameter port: 0 takes any free one. It throws when the identity cannot be used.
+    /// - Parameter port: 0 takes any free port. The initialiser throws when the identity cannot be used.
     package init(
         name: String = "http", host: String, port: Int, tls: ServerIdentity? = nil,
         limits: HTTPServerLimits = HTTPServerLimits(), clock: any WallClock = SystemClock(),
@@ -82,7 +84,7 @@ package final class HTTPServer: Service {
         Signals.ignoreBrokenPipes()
     }
 
-    /// Connections open at this moment.
+    /// The number of open connections.
     package var connectionCount: Int { connections.count }
 
     /// Starts listening and returns the port; connections wait until `run()` accepts them.
@@ -103,18 +105,18 @@ package final class HTTPServer: Service {
         return try result.get()
     }
 
-    /// Serves until it is cancelled, then finishes what it has accepted, and returns.
+    /// Serves until it is cancelled, then finishes the accepted requests and returns.
     ///
-    /// Accepted is each request that runs, each that has arrived whole (pipelined ones too), and each that is
-    /// arriving and completes within `stopGrace`. The last answer says `Connection: close`.
+    /// A request counts as accepted when its handler runs, when it has arrived whole (pipelined ones too), or when it
+    /// is arriving and completes within `stopGrace`. The last answer says `Connection: close`.
     package func run() async throws {
         let listener = try boundListener()
         log.info("listening", ["host": host, "port": "\(listener.port)"])
         let executor = ThreadExecutor(name: "\(name)-accept")
         await withTaskCancellationHandler {
-            // It is detached from the caller's cancellation, which must not reach running requests: they end by
-            // themselves, and only then is the server done. It begins inside the handler, so that whoever cancels
-            // while a request runs has stopped the listener before that request is answered.
+            // It is detached from the caller's cancellation, which must not reach running requests: the server ends
+            // only once they have ended. It starts inside the cancellation handler's scope, so that a cancellation
+            // while a request runs stops the listener before that request is answered.
             await Task(executorPreference: executor) { await self.acceptAll(listener) }.value
         } onCancel: {
             listener.stop()
@@ -159,13 +161,14 @@ package final class HTTPServer: Service {
                 group.addTask(executorPreference: executor) {
                     await connection.run()
                     self.connections.leave(slot)
-                    // It is named here so that the thread outlives every suspension of its connection.
+                    // This use keeps the executor, and so its thread, alive across every suspension of the connection's
+                    // task.
                     executor.shutdown()
                 }
             }
             listener.refuseFurther()
             grace = Task { [connections, limits] in
-                // A cancelled sleep means that all have ended by themselves.
+                // A cancelled sleep means that all connections have ended by themselves.
                 guard (try? await Task.sleep(for: limits.stopGrace)) != nil else { return }
                 connections.endAll()
             }
@@ -174,15 +177,15 @@ package final class HTTPServer: Service {
         rejects.shutdown()
     }
 
-    /// Finds a place for a newcomer. When all were taken a moment ago, by requests that may yet prove honest, it
-    /// waits for as long as that takes, because a burst of slow requests must not cost the next sender its answer.
-    /// Those who come meanwhile wait in the queue of the system.
+    /// Finds a place for a new connection. When all places were taken a moment ago by requests that are still fresh, it
+    /// waits until they are not, because a burst of slow requests must not cost the next sender its answer. Connections
+    /// that arrive meanwhile wait in the system's accept queue.
     ///
-    /// It counts tries and not time: after a moment in which the whole process stood still, the holders of the places
-    /// have not had their chance yet. Even without patience there is a second try, because whoever was about to be
-    /// sent away may just have gone on to its next stage.
+    /// It counts tries instead of time: if the whole process was suspended, the connections had no chance to proceed
+    /// meanwhile. Even with a `freshFor` of zero there is a second try, because the connection to be closed may just
+    /// have entered its next stage.
     ///
-    /// Nobody waits for a holder that has its full share.
+    /// A holder with its full share is refused without a wait.
     private func admit(
         _ socket: SocketDescriptor, _ peer: PeerAddress?
     ) async -> ConnectionTable.Admission {
@@ -195,7 +198,7 @@ package final class HTTPServer: Service {
             guard case .full = admission else { return admission }
             tries -= 1
             guard tries > 0, connections.isWorthWaiting else { return .full }
-            // Whether it is cancelled does not matter, because the tries are bounded.
+            // A cancellation does not matter here, because the tries are bounded.
             try? await Task.sleep(for: Self.turnPause)
         }
     }
@@ -212,7 +215,7 @@ package final class HTTPServer: Service {
         }
     }
 
-    /// Answers 503 on one shared thread. When even that queue is long, it only closes.
+    /// Answers 503 on one shared thread. When that thread's queue is long too, it only closes the connection.
     private func reject(
         _ socket: SocketDescriptor, _ address: String, _ max: Int, _ listener: Listener,
         on executor: ThreadExecutor, in group: inout DiscardingTaskGroup
@@ -251,7 +254,8 @@ package final class HTTPServer: Service {
             switch errno {
             case EAGAIN, EINTR, ECONNABORTED: continue
             default:
-                // It is mostly EMFILE. A pause is needed, because the waiting connection would wake us at once again.
+                // It is mostly EMFILE. A pause is needed, because the pending connection would end the next wait at
+                // once.
                 outages.accepting.note(String(cString: strerror(errno)))
                 let pause = Deadline.now + .milliseconds(100)
                 let outcome = SocketStream.wait(

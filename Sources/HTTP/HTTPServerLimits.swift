@@ -1,16 +1,16 @@
-/// What one server lets its clients use.
+/// The limits of one server.
 package struct HTTPServerLimits: Sendable {
-    /// The most connections served at once. For one more, the one that is worth least is closed: silent, slow and
-    /// idle ones in this order, the oldest first. When all are busy the newcomer is answered 503.
+    /// The most connections served at once. For one more, another is closed: a silent, slow or idle one in this order,
+    /// the oldest first. When all are busy the new one is answered 503.
     package var connectionsMax = 512
-    /// The percentage of these that one address may hold: an IPv4 address, or a /64 of IPv6. A further connection of
-    /// it is answered 503.
+    /// The percentage of `connectionsMax` that one address may hold: an IPv4 address, or an IPv6 /64. Its further
+    /// connections are answered 503.
     package var addressSharePercent = 25
-    /// The addresses whose connections belong to many, and so count against no share.
+    /// The addresses of proxies, whose connections belong to many clients and count against no share.
     package var proxies: [AddressRange] = ["127.0.0.1", "::1"].compactMap(AddressRange.init)
-    /// How long a request may be under way, or an answer unread, without counting as slow.
+    /// How long a request may take to arrive, or an answer to be read, without counting as slow.
     package var freshFor = Duration.milliseconds(100)
-    /// After the stop, how long a request may still take to arrive and an answer to be read.
+    /// How long after the stop a request may still take to arrive, and an answer to be read.
     package var stopGrace = Duration.seconds(5)
     /// The most bytes of a request's start line and header fields. More is answered 431.
     package var headBytesMax = 16 * 1024
@@ -25,7 +25,8 @@ package struct HTTPServerLimits: Sendable {
     package var drainBytesMax = 16 << 20
     /// How long that draining may last.
     package var drainTimeout = Duration.seconds(2)
-    /// How long connections must find files, threads and places again before the log says so.
+    /// How long connections must succeed again after a shortage of files, threads or places before the log reports its
+    /// end.
     package var quietFor = Duration.seconds(10)
 
     package init() {}

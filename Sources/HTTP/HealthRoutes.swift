@@ -1,10 +1,10 @@
 import Synchronization
 
-/// `/healthz` and `/readyz`, which each port of a process answers alike, and to everybody.
+/// `/healthz` and `/readyz`, which each port of a process answers alike, without authentication.
 package final class HealthRoutes: Sendable {
-    /// How soon a probe is answered. What asks a hanging database would otherwise hang with it.
+    /// The time within which a probe is answered. Otherwise it would hang with a hanging database.
     package static let answersWithin: Duration = .seconds(2)
-    /// The most unanswered questions: probes of a hanging database must not pile up.
+    /// The most unanswered checks, so that probes of a hanging database do not pile up.
     private static let askedMax = 8
 
     private let obstacle: @Sendable () async -> String?
@@ -22,8 +22,8 @@ package final class HealthRoutes: Sendable {
         self.obstacle = obstacle
     }
 
-    /// From now on `/readyz` says that the process is about to end, so that a proxy turns to another replica. What
-    /// still comes is served.
+    /// From now on `/readyz` says that the process is about to end, so that a proxy turns to another replica. Requests
+    /// that still arrive are served.
     package func leave() {
         leaving.store(true, ordering: .releasing)
     }
@@ -36,7 +36,7 @@ package final class HealthRoutes: Sendable {
 
     package var isDraining: Bool { draining.load(ordering: .acquiring) }
 
-    /// The answer with the name of its route; nil for another path, and for another spelling of these.
+    /// The answer and the name of its route; nil for another path, and for another spelling of these paths.
     package func answer(
         _ request: HTTPRequest
     ) async -> (route: String, HTTPResponse)? {
@@ -65,7 +65,7 @@ package final class HealthRoutes: Sendable {
             answer.yield(why)
         }
         let timer = Task {
-            // It is cancelled when the answer has come.
+            // The sleep is cancelled once there is an answer.
             try? await Task.sleep(for: limit)
             answer.yield(late)
         }
@@ -76,7 +76,7 @@ package final class HealthRoutes: Sendable {
 }
 
 extension HTTPRequest {
-    /// The answer of a path that takes one method: 405 for any other method, and the allowed ones for OPTIONS.
+    /// The answer of a path that allows one method: 405 for any other method, and the list of allowed ones for OPTIONS.
     package func only(
         _ method: String, _ answer: () async -> HTTPResponse
     ) async -> HTTPResponse {

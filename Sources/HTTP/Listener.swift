@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// A listening TCP socket, and a pipe that wakes everybody who waits when the server must stop.
+/// A listening TCP socket, and a pipe that wakes every waiting thread when the server must stop.
 ///
 /// The descriptors never change after `init` and are closed in `deinit`, when nobody uses them.
 final class Listener: Sendable {
@@ -73,7 +73,8 @@ final class Listener: Sendable {
             let size = socklen_t(MemoryLayout<Int32>.size)
             setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, size)
             if address.bind(descriptor) == 0 && Glibc.listen(descriptor, backlog) == 0 {
-                // It is non-blocking, because a connection that is reset before it is accepted must not hold us.
+                // It is non-blocking, because `accept` would otherwise block where a connection is reset before it is
+                // accepted.
                 _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
                 _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
                 return descriptor
@@ -91,7 +92,7 @@ final class Listener: Sendable {
             let raw = UnsafeMutableRawPointer(pointer)
             let address = raw.assumingMemoryBound(to: sockaddr.self)
             guard getsockname(descriptor, address, &size) == 0 else { return nil }
-            // The port lies at the same place for IPv4 and IPv6.
+            // The port is at the same offset for IPv4 and IPv6.
             let inet = raw.assumingMemoryBound(to: sockaddr_in.self)
             return Int(UInt16(bigEndian: inet.pointee.sin_port))
         }

@@ -1,5 +1,5 @@
 extension MessageHead {
-    /// Completes a request's head: decides where its body ends, or refuses what is ambiguous.
+    /// Completes a request's head: decides where its body ends, or refuses an ambiguous head.
     static func request(
         _ start: StartLine, minorVersion: Int, headers: HTTPHeaders
     ) throws(HTTPParseError) -> MessageHead {
@@ -31,8 +31,8 @@ extension MessageHead {
             framing: isBare ? .length(0) : declared ?? .untilClose, expectsContinue: false)
     }
 
-    // Two readers that disagree about a body's end let one request hide inside another: RFC 9112,
-    // section 6.3. Whatever could be read in two ways is refused.
+    // Where two readers disagree about a body's end, one request can hide inside another (RFC 9112, section 6.3). So
+    // every head that could be read in two ways is refused.
     private static func declaredFraming(
         _ headers: HTTPHeaders, minorVersion: Int
     ) throws(HTTPParseError) -> Framing? {
@@ -45,7 +45,7 @@ extension MessageHead {
             guard codings.count == 1, minorVersion >= 1 else {
                 throw HTTPParseError(.malformed, "Transfer-Encoding is out of place")
             }
-            // A body that does not end with the chunked coding has no end, and no other coding is known here.
+            // A body whose last coding is not chunked has no detectable end, and no other coding is supported.
             guard HTTPHeaders.isSame(coding, "chunked") else {
                 throw HTTPParseError(.malformed, "only the chunked transfer coding is known")
             }
@@ -61,10 +61,10 @@ extension MessageHead {
         return .length(count)
     }
 
-    /// Exactly one Host that could be one; an absolute target must name the same.
+    /// Requires exactly one valid Host; an absolute target must name the same host.
     ///
-    /// RFC 9112, section 3.2.2 lets a server believe the target instead of Host. Refused here: two
-    /// names in one request mean that somebody before us may have believed the other one.
+    /// RFC 9112, section 3.2.2 lets a server use the target instead of Host. Here two different names are refused: a
+    /// proxy before this server may have used the other one.
     private static func checkHost(
         _ hosts: [String], _ start: StartLine, minorVersion: Int
     ) throws(HTTPParseError) {

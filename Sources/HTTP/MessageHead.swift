@@ -1,6 +1,6 @@
 import ServiceKit
 
-/// The start line and the fields of a message, with what they mean for the connection.
+/// The start line and the fields of a message, and what they mean for the connection.
 struct MessageHead: Sendable {
     enum StartLine: Sendable, Equatable {
         /// `authority` is what an absolute target names beside the path.
@@ -21,7 +21,7 @@ struct MessageHead: Sendable {
     let framing: Framing
     let expectsContinue: Bool
 
-    /// Whether the sender lets the connection live on after this message.
+    /// Whether the sender keeps the connection open after this message.
     var keepsAlive: Bool {
         let options = headers.tokens("Connection")
         if options.contains("close") || framing == .untilClose { return false }
@@ -38,7 +38,7 @@ struct MessageLimits: Sendable {
 }
 
 extension MessageHead {
-    /// Their meaning is the body that they carry: without a length it cannot be told from none.
+    /// Methods whose meaning is their body: without a length a missing body could not be detected.
     static let methodsWithBody: Set<String> = ["POST", "PUT", "PATCH"]
 
     /// Reads `METHOD target HTTP/1.1`. The routes decide what a method means, because they know what to allow.
@@ -105,7 +105,7 @@ extension MessageHead {
         return (String(decoding: name, as: UTF8.self), String(decoding: value, as: UTF8.self))
     }
 
-    /// A number of digits alone. `Int.max` stands for every number beyond our limits.
+    /// A number of digits only. `Int.max` stands for every number that is larger.
     static func decimal(_ digits: some Collection<UInt8>) -> Int? {
         number(digits, radix: 10)
     }

@@ -29,10 +29,10 @@ struct MessageParser: Sendable {
         case trailers(MessageHead)
     }
 
-    /// The most interim responses before the final one, and empty lines before a request.
+    /// The most interim responses before the final one, or empty lines before a request.
     private static let prefaceMax = 8
     private static let chunkLineBytesMax = 256
-    /// How many bytes a declared length may reserve before they have come.
+    /// How many bytes a declared length may reserve before they have arrived.
     private static let reserveBytesMax = 64 * 1024
 
     private let role: Role
@@ -55,7 +55,7 @@ struct MessageParser: Sendable {
         self.limits = limits
     }
 
-    /// Whether no byte of a further message has come.
+    /// Whether no byte of a further message has arrived.
     var isBetweenMessages: Bool {
         if case .startLine = phase { return position == buffer.count && prefaces == 0 }
         return false
@@ -114,7 +114,7 @@ struct MessageParser: Sendable {
     // MARK: - Head
 
     private mutating func readStartLine() throws(HTTPParseError) -> Bool {
-        // It is no text protocol at all (a TLS hello, or noise), which is said without waiting for a line end.
+        // This is no text protocol (a TLS hello, or noise), so it is refused without waiting for a line end.
         if position < buffer.count, !HTTPCharacters.isToken(buffer[position]),
             buffer[position] != 0x0D, buffer[position] != 0x0A
         {
@@ -200,7 +200,7 @@ struct MessageParser: Sendable {
             guard let (size, extensionCount) = ChunkLine.parse(line) else {
                 throw HTTPParseError(.malformed, "a chunk size is not a number")
             }
-            // Extensions have no meaning here, and must not be a way round the limit of the body.
+            // Extensions have no meaning here, and must not circumvent the body's limit.
             extensionBytes += extensionCount
             guard extensionBytes <= limits.headBytesMax else { throw Self.bodyTooLarge }
             guard size <= limits.bodyBytesMax - body.count else { throw Self.bodyTooLarge }
@@ -224,7 +224,7 @@ struct MessageParser: Sendable {
             guard headers.pairs.count + trailers <= limits.fieldsMax else {
                 throw HTTPParseError(.headTooLarge, "there are too many trailer fields")
             }
-            // It is dropped, because a late field must not pass for one that was judged with the head.
+            // The trailer field is checked and dropped, because it must not pass for a field of the head.
             _ = try MessageHead.field(line)
             return .head(head)
         case .startLine, .fields, .fixed, .untilClose: return nil
@@ -235,7 +235,7 @@ struct MessageParser: Sendable {
         phase = .startLine
         self.head = nil
         prefaces = 0
-        // A connection that waits holds no buffer.
+        // An idle connection holds no buffer.
         if position == buffer.count {
             buffer = []
             position = 0
@@ -254,14 +254,14 @@ struct MessageParser: Sendable {
         return count - available
     }
 
-    /// A line of fields. All lines of a message share one limit.
+    /// Takes one line of the head. All lines of a message share one limit.
     private mutating func takeHeadLine() throws(HTTPParseError) -> ArraySlice<UInt8>? {
         let line = try takeLine(max: max(2, limits.headBytesMax - headBytes), .headTooLarge)
         if let line { headBytes += line.count + 2 }
         return line
     }
 
-    /// A line without its CRLF, or nil while it is incomplete; beyond `max` bytes it is `excess`.
+    /// Takes a line without its CRLF; nil while it is incomplete. Throws `excess` beyond `max` bytes.
     private mutating func takeLine(
         max: Int, _ excess: HTTPParseError.Kind
     ) throws(HTTPParseError) -> ArraySlice<UInt8>? {

@@ -1,11 +1,11 @@
 import Glibc
 
-/// Where a connection comes from, as 128 bits: an IPv4 address lies in `::ffff:0:0/96`.
+/// The address of a connection's peer, as 128 bits; an IPv4 address is in `::ffff:0:0/96`.
 package struct PeerAddress: Hashable, Sendable {
     private static let mappedIPv4 = UInt128(0xFFFF) << 32
     let bits: UInt128
 
-    /// The peer of a connected socket; nil for what is no internet address, or is gone.
+    /// The peer of a connected socket; nil where it has no internet address, or is gone.
     init?(peerOf descriptor: Int32) {
         var storage = sockaddr_storage()
         var size = socklen_t(MemoryLayout<sockaddr_storage>.size)
@@ -46,7 +46,7 @@ package struct PeerAddress: Hashable, Sendable {
 
     var isIPv4: Bool { bits >> 32 == 0xFFFF }
 
-    /// The holder of a share: an IPv4 address alone, and of IPv6 the /64 that one customer is given.
+    /// The holder of a share: an IPv4 address, or the IPv6 /64 that one customer is usually given.
     var holder: PeerAddress { isIPv4 ? self : PeerAddress(bits: (bits >> 64) << 64) }
 
     private init(bits: UInt128) { self.bits = bits }
@@ -62,7 +62,7 @@ package struct PeerAddress: Hashable, Sendable {
     }
 }
 
-/// Addresses that begin alike: `10.0.0.0/8`, `fd00::/8`, one address, or `*` for all.
+/// A range of addresses: `10.0.0.0/8`, `fd00::/8`, one address, or `*` for all.
 package struct AddressRange: Hashable, Sendable {
     package static let all = AddressRange(first: 0, mask: 0)
     private let first: UInt128
@@ -73,7 +73,7 @@ package struct AddressRange: Hashable, Sendable {
         self.mask = mask
     }
 
-    /// nil for what is none of these.
+    /// nil where the text is none of these.
     package init?(_ text: String) {
         guard text != "*" else {
             self = .all

@@ -1,9 +1,9 @@
 import Synchronization
 
-/// An open connection that is held for one request, so that the request leaves at its instant. A handshake in between
-/// would let it leave together with those whose turn comes later.
+/// An open connection that is held for one request, so that the request is sent at its instant. A handshake first would
+/// delay it until later requests are sent.
 final class ReadyConnection: Sendable {
-    /// The one of the work that this task does.
+    /// The connection that is held for the current task's work.
     @TaskLocal static var held: ReadyConnection?
 
     private let client: ObjectIdentifier
@@ -14,7 +14,7 @@ final class ReadyConnection: Sendable {
         self.connection = Mutex(connection)
     }
 
-    /// Gives it to the first request to the same host; nil afterwards.
+    /// Gives the connection to the first request of the same client; nil afterwards.
     func take(for client: HTTPClient) -> ClientConnection? {
         guard ObjectIdentifier(client) == self.client else { return nil }
         return connection.withLock { connection in
@@ -25,8 +25,8 @@ final class ReadyConnection: Sendable {
 }
 
 extension HTTPClient {
-    /// Does work while an open connection is held for the first request that it sends. Where no place is free, that
-    /// request waits for one as others do.
+    /// Runs `work` while an open connection is held for its first request. Where no place is free, that request waits
+    /// for one like any other.
     package func whileReady<T: Sendable>(_ work: @Sendable () async -> T) async -> T {
         guard let connection = freeConnection() else { return await work() }
         if !connection.isFresh { await open(connection) }

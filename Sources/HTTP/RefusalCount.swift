@@ -1,8 +1,8 @@
 package import ServiceKit
 
 extension HTTPServer {
-    /// Counts in `metrics` what a server answers by itself, because no request came of it: `repricer_http_refusals_total` by
-    /// port and status.
+    /// Counts in `metrics` the server's own refusals, to which no request led: `repricer_http_refusals_total` by port
+    /// and status.
     package static func refusals(of port: String, in metrics: Metrics) -> RefusalHandler {
         let statuses =
             Set(HTTPParseError.Kind.allCases.map(\.status)).union([408, 503]).sorted().map(

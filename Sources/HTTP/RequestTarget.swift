@@ -10,7 +10,7 @@ struct RequestTarget {
     /// The host and port of an absolute form.
     let authority: String?
 
-    /// nil for what RFC 3986 does not allow there, an odd percent sign included.
+    /// nil where RFC 3986 does not allow the bytes there, a stray percent sign included.
     init?(_ bytes: ArraySlice<UInt8>, method: String) {
         if bytes.first == UInt8(ascii: "/") {
             guard Self.isPath(bytes) else { return nil }
@@ -78,7 +78,7 @@ struct RequestTarget {
             && (digits.isEmpty || MessageHead.decimal(digits).map { $0 <= 65_535 } == true)
     }
 
-    /// Whether each byte is allowed or part of a sound percent code.
+    /// Whether each byte is allowed or part of a valid percent encoding.
     private static func isEncoded(
         _ bytes: ArraySlice<UInt8>, _ isAllowed: (UInt8) -> Bool
     ) -> Bool {

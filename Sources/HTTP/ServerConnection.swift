@@ -1,6 +1,6 @@
 import ServiceKit
 
-/// Serves one accepted connection, request after request, on the thread that it was given.
+/// Serves one accepted connection, request after request, on its own thread.
 struct ServerConnection: Sendable {
     let socket: SocketDescriptor
     let slot: ConnectionSlot
@@ -15,13 +15,13 @@ struct ServerConnection: Sendable {
     private enum Received {
         case request(HTTPRequest, keepsAlive: Bool)
         case refused(status: Int, reason: String)
-        /// The peer went away or has nothing to ask, so nobody is there to be answered.
+        /// The peer closed the connection or sent no request, so there is nothing to answer.
         case closed
     }
 
     /// Returns when the connection is closed.
     func run() async {
-        // The id is random once a connection and then counted, so that it costs no request a system call.
+        // The id is random per connection and then counted, so that no request costs a system call.
         let name = String(UInt64.random(in: 0..<1 << 40), radix: 36)
         var answered = 0
         guard let stream = open(until: .now + limits.requestDeadline) else { return }
@@ -47,8 +47,8 @@ struct ServerConnection: Sendable {
                 var keepsAlive = wantsMore
                 var following: Received?
                 if wantsMore && stop.isStopping {
-                    // What has arrived whole was accepted and is still answered. Nothing else is waited for, and the
-                    // last answer says that it is the last.
+                    // Requests that have arrived whole count as accepted and are still answered. It waits for no
+                    // others, and the last answer says `Connection: close`.
                     let next = receive(stream, &parser, mayWait: false)
                     if case .closed = next { keepsAlive = false }
                     following = next
@@ -65,9 +65,9 @@ struct ServerConnection: Sendable {
         }
     }
 
-    /// Turns the client away because the server is full.
+    /// Refuses the client because the server is full.
     func turnAway() {
-        // All refusals share a thread, so that each gets little time.
+        // All refusals share one thread, so each gets little time.
         let time = min(limits.drainTimeout, .milliseconds(500))
         guard let stream = open(until: .now + time) else { return }
         var response = HTTPResponse.text(503, "too many connections\n")
@@ -77,7 +77,7 @@ struct ServerConnection: Sendable {
         stream.drain(bytesMax: limits.drainBytesMax, until: .now + time)
     }
 
-    /// Answers a request. Its client's own id is used where it gave one, so that both logs can be read together.
+    /// Answers a request. Where the client gave a request id, it is used, so that both logs can be matched.
     private func answer(_ request: HTTPRequest, as made: String) async -> HTTPResponse {
         let given = request.headers[Self.idField].flatMap { RequestID.isUsable($0) ? $0 : nil }
         let id = given ?? made
@@ -114,7 +114,7 @@ struct ServerConnection: Sendable {
         return slot.enter(.silent) ? stream : nil
     }
 
-    /// The next whole request. Without `mayWait` it is returned only where it is already here.
+    /// The next whole request. Without `mayWait` only one that has already arrived is returned.
     private func receive(
         _ stream: SocketStream, _ parser: inout MessageParser, mayWait: Bool
     ) -> Received {
@@ -150,8 +150,8 @@ struct ServerConnection: Sendable {
         }
     }
 
-    /// When the request must be complete: one deadline for all of it, which a byte now and then does not extend. Nil
-    /// when the connection must go.
+    /// When the request must be complete: one deadline for all of it, which a trickle of bytes does not extend. Nil
+    /// when the connection must close.
     private func begin(_ deadline: inout Deadline?, _ mayWait: Bool) -> Deadline? {
         if let deadline { return deadline }
         if mayWait, !slot.enter(.receiving) { return nil }
@@ -159,7 +159,7 @@ struct ServerConnection: Sendable {
         return deadline
     }
 
-    /// Waits between requests. Returns false when there will be none.
+    /// Waits for the next request. Returns false when there will be none.
     private func waitForRequest(_ stream: SocketStream) -> Bool {
         let idle = Deadline.now + limits.idleTimeout
         switch stream.waitReadable(until: idle, stop: stop.stopDescriptor) {
@@ -170,7 +170,7 @@ struct ServerConnection: Sendable {
         }
     }
 
-    /// Some bytes: empty at the end of the stream, and nil when the deadline has passed.
+    /// Reads some bytes: empty at the end of the stream, and nil when the deadline has passed.
     private func read(_ stream: SocketStream, until deadline: Deadline) -> [UInt8]? {
         do throws(StreamError) {
             return try stream.read(until: deadline)
@@ -203,14 +203,14 @@ struct ServerConnection: Sendable {
         }
     }
 
-    /// Writes an answer and notes what the connection does next. Returns false when it has broken.
+    /// Writes an answer and enters the connection's next stage. Returns false when the connection broke.
     @discardableResult
     private func send(
         _ response: HTTPResponse, on stream: SocketStream, isHead: Bool, keepsAlive: Bool
     ) -> Bool {
         let bytes = MessageWriter.bytes(
             response, isHead: isHead, keepsAlive: keepsAlive, date: dates.text)
-        // A connection that must go still gets its answer, but only as fast as its peer takes it.
+        // A connection that must close still gets its answer, but only as fast as its peer reads it.
         let time =
             slot.enter(.answering)
             ? limits.requestDeadline : min(.milliseconds(500), limits.drainTimeout)

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A secret that both sides know, from a file. It can be replaced while it is in use.
+/// A secret that both sides know, read from a file. It can be replaced while it is in use.
 package final class SharedSecret: Sendable {
     private let bytes: Mutex<[UInt8]>
 
@@ -11,8 +11,8 @@ package final class SharedSecret: Sendable {
         bytes = Mutex(kept)
     }
 
-    /// Makes this secret count from now on, and the one before no longer. Returns whether it is another. Where
-    /// nothing is left of the text, the one before stays.
+    /// Replaces the secret from now on. Returns whether it differs from the one before. Where the text is blank, the
+    /// one before stays.
     package func replace(fileContent: String) -> Bool {
         guard let kept = Self.kept(of: fileContent) else { return false }
         return bytes.withLock { bytes in
@@ -32,7 +32,7 @@ package final class SharedSecret: Sendable {
 
     /// Whether an `Authorization` field carries it as the password of HTTP Basic (RFC 7617), with any user name.
     package func isBasicPassword(in authorization: String?) -> Bool {
-        // It is strict: no foreign characters, and padded.
+        // The decoding is strict: padding is required, and foreign characters are refused.
         guard let encoded = Self.credentials(of: "basic ", in: authorization),
             let pair = Data(base64Encoded: Data(encoded)),
             let colon = pair.firstIndex(of: UInt8(ascii: ":"))
@@ -40,7 +40,7 @@ package final class SharedSecret: Sendable {
         return isEqual(to: Array(pair[pair.index(after: colon)...]))
     }
 
-    /// Compares the secret. The time that it takes does not tell how much of it is right.
+    /// Compares the secret in constant time, so that the time does not reveal how much of it is right.
     package func isEqual(to given: [UInt8]) -> Bool {
         let bytes = current
         var difference: UInt8 = given.count == bytes.count ? 0 : 1

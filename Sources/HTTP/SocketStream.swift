@@ -12,7 +12,7 @@ enum StreamError: Error, Equatable {
 /// A point in time by which an operation must be done.
 typealias Deadline = ContinuousClock.Instant
 
-/// An open socket. It is closed with its last owner, so that nobody can meet a reused number.
+/// An open socket. It is closed with its last reference, so that nobody can use a reused descriptor number.
 final class SocketDescriptor: Sendable {
     let number: Int32
 
@@ -36,7 +36,7 @@ final class SocketDescriptor: Sendable {
             number, SOL_SOCKET, SO_LINGER, &hard, socklen_t(MemoryLayout<linger>.size))
     }
 
-    /// Makes every wait on the socket end. Any thread may call it.
+    /// Ends every wait on the socket. Any thread may call it.
     func breakOff() {
         shutdown(number, Int32(SHUT_RDWR))
     }
@@ -51,13 +51,13 @@ final class SocketStream {
         case ready, timedOut, stopped
     }
 
-    /// A signed notification of 20 KB with its head comes in one piece.
+    /// A signed notification of 20 KB with its head fits into one read.
     private static let readBytes = 32 * 1024
 
     let socket: SocketDescriptor
     private var ssl: OpaquePointer?
 
-    /// Takes the descriptor over; it is closed with the stream.
+    /// Takes ownership of the descriptor; it is closed with the stream.
     convenience init(descriptor: Int32) {
         self.init(SocketDescriptor(descriptor))
     }
@@ -93,8 +93,8 @@ final class SocketStream {
         return poll(&entry, 1, 0) > 0
     }
 
-    /// Whether neither a byte of an answer nor the peer's end waits to be read: true of a kept connection that is still
-    /// good. Session tickets, which a TLS server sends unasked after the handshake, are no answer; they are taken in.
+    /// Whether neither data nor the peer's end is waiting to be read, which is so for a kept connection that is still
+    /// good. TLS session tickets, which a server sends unasked after the handshake, are processed and do not count.
     var isQuiet: Bool {
         if let ssl, SSL_pending(ssl) > 0 { return false }
         guard Self.isReadable(descriptor) else { return true }
@@ -105,7 +105,7 @@ final class SocketStream {
         return count <= 0 && SSL_get_error(ssl, count) == SSL_ERROR_WANT_READ
     }
 
-    /// Some bytes; empty at the end of the stream.
+    /// Reads some bytes; empty at the end of the stream.
     func read(until deadline: Deadline) throws(StreamError) -> [UInt8] {
         while true {
             var count = 0
@@ -119,7 +119,7 @@ final class SocketStream {
         }
     }
 
-    /// Writes everything; `onProgress` is called as soon as a first byte may have left.
+    /// Writes everything. Calls `onProgress` as soon as a first byte may have been sent.
     func write(
         _ bytes: [UInt8], until deadline: Deadline, onProgress: () -> Void = {}
     ) throws(StreamError) {
@@ -142,7 +142,7 @@ final class SocketStream {
 
     /// Says that nothing more will be sent; the peer may still be sending.
     func endOutput() {
-        // It is one-sided and does not wait: the peer's own close is read, if at all, while draining.
+        // This ends only our side and does not wait: the peer's close is read, if at all, while draining.
         if let ssl {
             ERR_clear_error()
             SSL_shutdown(ssl)
@@ -193,7 +193,7 @@ extension SocketStream {
         return String(cString: text)
     }
 
-    /// Makes the stream speak TLS; `session` is owned by the stream from here on.
+    /// Starts TLS on the stream, which owns `session` from here on.
     func startTLS(
         _ session: OpaquePointer, asServer: Bool, until deadline: Deadline
     ) throws(StreamError) {
@@ -230,7 +230,7 @@ extension SocketStream {
         return Int(SSL_write(ssl, buffer.baseAddress, Int32(clamping: buffer.count)))
     }
 
-    /// What to wait for after a call that moved nothing; nil at an orderly end.
+    /// The poll events to wait for after a call that moved no bytes; nil at an orderly end.
     private func wantedEvents(
         after count: Int, isRead: Bool
     ) throws(StreamError) -> Int32? {
@@ -259,7 +259,7 @@ extension SocketStream {
         }
     }
 
-    /// Polls until something happens to the descriptor, its deadline passes or `stop` is readable.
+    /// Polls until the descriptor has one of `events`, the deadline passes or `stop` is readable.
     static func wait(
         for descriptor: Int32, events: Int32, until deadline: Deadline, stop: Int32?
     ) -> Readiness {
@@ -271,7 +271,7 @@ extension SocketStream {
                 at: 1, to: pollfd(fd: stop ?? -1, events: Int16(POLLIN), revents: 0))
             while true {
                 let left = deadline - .now
-                // It is rounded up, because the last millisecond would otherwise be spent spinning.
+                // It is rounded up, because the loop would otherwise spin through the last millisecond.
                 let milliseconds = Int32(clamping: max(0, (left.milliseconds) + 1))
                 let count = poll(entries.baseAddress, 2, left <= .zero ? 0 : milliseconds)
                 if count < 0 && errno == EINTR { continue }

@@ -12,7 +12,7 @@ package struct ServerIdentity: Sendable {
     }
 }
 
-/// What cannot be used, in words.
+/// Why a certificate, key or CA file cannot be used.
 struct TLSContextError: Error {
     let reason: String
 }
@@ -31,7 +31,7 @@ final class TLSContext: @unchecked Sendable {
         }
         self.context = context
         shim_SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION)
-        // Partial writes tell how far a request got, and a retried write may come from a moved array.
+        // Partial writes show how far a request got, and a retried write may come from a moved array.
         shim_SSL_CTX_set_mode(
             context, Int(SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER))
     }
@@ -46,7 +46,7 @@ final class TLSContext: @unchecked Sendable {
         SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nil)
         SSL_CTX_set_default_verify_paths(context)
         guard let extraCAFile else { return }
-        // OpenSSL would wait for the writer of a named pipe, for ever.
+        // On a named pipe OpenSSL would wait for a writer for ever.
         var status = stat()
         guard stat(extraCAFile, &status) != 0 || status.st_mode & S_IFMT == S_IFREG else {
             throw TLSContextError(reason: "CA file \(extraCAFile) is no file of certificates")
@@ -66,7 +66,7 @@ final class TLSContext: @unchecked Sendable {
             throw TLSContextError(reason: "no usable certificate: \(OpenSSLErrors.take())")
         }
         for certificate in chain.dropFirst() {
-            // The macro SSL_CTX_add1_chain_cert; it takes a reference of its own.
+            // This is the macro SSL_CTX_add1_chain_cert, which takes its own reference.
             let added = SSL_CTX_ctrl(
                 context, SSL_CTRL_CHAIN_CERT, 1, UnsafeMutableRawPointer(certificate))
             guard added == 1 else { throw TLSContextError(reason: OpenSSLErrors.take()) }
@@ -101,7 +101,7 @@ final class TLSContext: @unchecked Sendable {
         return chain ?? []
     }
 
-    /// What `read` makes of a text; nil also where OpenSSL has no memory.
+    /// The result of `read` on a text; nil also where OpenSSL has no memory.
     private static func withMemoryBIO<T>(_ text: String, _ read: (OpaquePointer) -> T?) -> T? {
         Array(text.utf8).withUnsafeBytes { bytes in
             guard let bio = BIO_new_mem_buf(bytes.baseAddress, Int32(clamping: bytes.count)) else {

@@ -1,7 +1,7 @@
 import ServiceKit
 import Synchronization
 
-/// Lets a few log lines a second through, so that strangers cannot fill the disk.
+/// Lets a few log lines per second pass, so that clients cannot fill the disk.
 final class Throttle: Sendable {
     private struct State {
         var second = Deadline.now

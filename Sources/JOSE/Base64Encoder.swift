@@ -1,7 +1,7 @@
-/// The two characters of each 12 bits: two look-ups make four characters of three bytes.
+/// A table with the two characters of each 12 bits: two look-ups turn three bytes into four characters.
 ///
-/// Unchecked: the table is written once, never changes and is never freed. It has no count of
-/// references, which all threads would write to.
+/// Unchecked: the table is written once, never changes and is never freed. It has no reference count that all threads
+/// would write.
 struct Base64Encoder: @unchecked Sendable {
     /// The first character plus 256 times the second.
     private let pairs: UnsafePointer<UInt16>
@@ -39,7 +39,7 @@ struct Base64Encoder: @unchecked Sendable {
         }
     }
 
-    /// `out` has room for four characters a group, `bytes` holds three a group.
+    /// `out` has room for four characters per group; `bytes` holds three bytes per group.
     private func encode(
         groups: Int, _ bytes: UnsafeBufferPointer<UInt8>,
         into out: UnsafeMutableBufferPointer<UInt8>
@@ -47,7 +47,7 @@ struct Base64Encoder: @unchecked Sendable {
         let input = UnsafeRawBufferPointer(bytes)
         let output = UnsafeMutableRawBufferPointer(out)
         var group = 0
-        // Two groups of each eight bytes that are there; the last two bytes are read again.
+        // Encodes two groups of each eight bytes read; the last two of the eight are read again.
         while group + 2 <= groups, group &* 3 &+ 8 <= input.count {
             let word = UInt64(
                 bigEndian: input.loadUnaligned(fromByteOffset: group &* 3, as: UInt64.self))

@@ -1,14 +1,14 @@
-/// What each pair of characters means: 12 bits, or that one of the two is foreign.
+/// The 12 bits that each pair of characters encodes, or a mark that one of the two is foreign.
 ///
-/// Two loads make what four characters say, and none of them branches.
+/// Two loads decode four characters, without a branch.
 ///
-/// Unchecked: the table is written once, never changes and is never freed. It has no count of references,
-/// which all threads would write to.
+/// Unchecked: the table is written once, never changes and is never freed. It has no reference count that all threads
+/// would write.
 struct Base64Table: @unchecked Sendable {
-    /// Above the twelve bits of a value.
+    /// The mark of a foreign character, above the twelve bits of a value.
     private static let foreign: UInt16 = 1 << 15
 
-    /// By the first character plus 256 times the second.
+    /// Indexed by the first character plus 256 times the second.
     private let values: UnsafePointer<UInt16>
 
     init(alphabet: [UInt8]) {
@@ -27,7 +27,7 @@ struct Base64Table: @unchecked Sendable {
         let (groups, rest) = text.count.quotientAndRemainder(dividingBy: 4)
         guard rest != 1 else { return nil }
         var isGood = true
-        // Two bytes of room behind the last group's six, since eight are written at a time.
+        // Two bytes more than the last two groups' six, because eight are written at a time.
         let bytes = [UInt8](unsafeUninitializedCapacity: groups * 3 + 8) { out, count in
             let seen = decode(groups: groups, UnsafeRawBufferPointer(text), into: out)
             count = groups * 3
@@ -51,7 +51,7 @@ struct Base64Table: @unchecked Sendable {
     private func tail(
         _ text: UnsafeBufferPointer<UInt8>, from start: Int
     ) -> (bits: UInt32, seen: UInt16) {
-        // The character of value 0 stands for what is missing; both alphabets begin with it.
+        // The character of value 0, with which both alphabets begin, stands for the missing ones.
         let zero = UInt8(ascii: "A")
         let third = text.count > start + 2 ? text[start + 2] : zero
         let first = values[Int(text[start]) | Int(text[start + 1]) << 8]
@@ -59,8 +59,8 @@ struct Base64Table: @unchecked Sendable {
         return (UInt32(first) << 12 | UInt32(second), first | second)
     }
 
-    /// `out` has room for three bytes a group and two more, `text` holds four characters a group. Returns the
-    /// OR of all values.
+    /// `out` has room for three bytes per group and two more; `text` holds four characters per group. Returns the OR of
+    /// all values.
     private func decode(
         groups: Int, _ text: UnsafeRawBufferPointer, into out: UnsafeMutableBufferPointer<UInt8>
     ) -> UInt16 {

@@ -3,8 +3,7 @@ internal import FoundationEssentials
 
 /// Owns one parsed `X509`.
 ///
-/// Unchecked: never changed after `init`; what OpenSSL computes lazily inside is under its own
-/// lock.
+/// Unchecked: it never changes after `init`, and OpenSSL guards its lazily computed fields with its own lock.
 final class Certificate: @unchecked Sendable {
     let pointer: OpaquePointer
 
@@ -62,7 +61,7 @@ final class Certificate: @unchecked Sendable {
 
     var isAuthority: Bool { X509_check_ca(pointer) == 1 }
 
-    /// False where the length of its paths is limited to certificates that issue none.
+    /// False where its path length constraint is 0, so that certificates under it may not issue others.
     var mayIssueAuthorities: Bool { X509_get_pathlen(pointer) != 0 }
 
     /// True for a certificate that may sign data and no certificates: basic constraints and key usage.
@@ -71,7 +70,7 @@ final class Certificate: @unchecked Sendable {
             && X509_get_key_usage(pointer) & UInt32(KU_DIGITAL_SIGNATURE) != 0
     }
 
-    /// The addresses at which the issuer answers for the certificate's revocation.
+    /// The OCSP addresses at which the issuer answers whether the certificate is revoked.
     var responders: [String] {
         guard let list = X509_get1_ocsp(pointer) else { return [] }
         defer { X509_email_free(list) }
@@ -92,8 +91,7 @@ final class Certificate: @unchecked Sendable {
         return X509_get_ext_by_OBJ(pointer, object, -1) >= 0
     }
 
-    /// The seconds in which it is valid (UNIX time): from the first on, and no more at the second. nil when a date is
-    /// unreadable.
+    /// When it is valid, in UNIX seconds, excluding the upper bound; nil when a date is unreadable.
     var validity: Range<Int64>? {
         guard let start = Self.seconds(X509_get0_notBefore(pointer)),
             let end = Self.seconds(X509_get0_notAfter(pointer)), start < end

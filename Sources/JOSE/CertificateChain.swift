@@ -1,16 +1,16 @@
 internal import COpenSSL
 
-/// An intermediate, proved to be issued by a configured root.
+/// An intermediate certificate, verified to be issued by a configured root.
 struct VerifiedIntermediate: Sendable {
     let certificate: Certificate
     let root: Certificate
     /// The UNIX seconds in which both certificates are valid.
     let validity: Range<Int64>
-    /// The anchor of the path of leaves: nothing but this intermediate.
+    /// The store for verifying leaves: its only anchor is this intermediate.
     fileprivate let store: CertificateStore
 }
 
-/// Leaf and intermediate of one `x5c`, proved to lead to a configured root.
+/// Leaf and intermediate of one `x5c`, verified to lead to a configured root.
 struct VerifiedChain: Sendable {
     let leaf: Certificate
     let intermediate: VerifiedIntermediate
@@ -24,11 +24,11 @@ func floorSeconds(_ milliseconds: Int64) -> Int64 {
     milliseconds >= 0 ? milliseconds / 1000 : -((-(milliseconds + 1)) / 1000) - 1
 }
 
-/// Path validation by RFC 5280 in two steps, so that the proof of an intermediate is kept: a forged leaf under a
-/// known intermediate costs one signature check, and a forged intermediate one.
+/// Path validation by RFC 5280 in two steps, so that a verified intermediate can be kept: a forged leaf under a known
+/// intermediate costs one signature check, and so does a forged intermediate.
 ///
-/// The time is left out here. It is the payload's `signedDate`, which nobody may read before the signature is proved.
-/// Instead, each step gives the span in which its certificates are valid.
+/// The time is not checked here: it is the payload's `signedDate`, which must not be read before the signature is
+/// verified. Instead, each step returns the span in which its certificates are valid.
 struct ChainRules: Sendable {
     /// The marker of Mac App Store receipt signing, on the leaf.
     static let leafMarker = "1.2.840.113635.100.6.11.1"
@@ -95,15 +95,15 @@ struct ChainRules: Sendable {
     }
 }
 
-/// Anchors as OpenSSL wants them.
+/// OpenSSL's store of trust anchors.
 ///
 /// Unchecked: it is filled in `init` and only read afterwards, and OpenSSL locks the store in each search.
 final class CertificateStore: @unchecked Sendable {
     /// At least 112 bits for keys and digests (OpenSSL's level 2).
     private static let securityLevel: Int32 = 2
-    /// What RFC 5280 demands of those who issue certificates, but not of those who validate a path (section
-    /// 6.1). Apple's libraries for Swift, Java and Node accept certificates without these, and the ones that
-    /// they are tested with have none. Each is still judged where it is present.
+    /// Errors about fields that RFC 5280 requires of issuers, but not for the validation of a path (section 6.1).
+    /// Apple's libraries for Swift, Java and Node accept certificates without these fields, and their test certificates
+    /// have none. A field that is present is still checked.
     fileprivate static let pardoned: Set<Int32> = [
         X509_V_ERR_MISSING_AUTHORITY_KEY_IDENTIFIER, X509_V_ERR_MISSING_SUBJECT_KEY_IDENTIFIER,
         X509_V_ERR_CA_BCONS_NOT_CRITICAL, X509_V_ERR_CA_CERT_MISSING_KEY_USAGE,

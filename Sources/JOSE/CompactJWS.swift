@@ -1,8 +1,8 @@
 internal import Glibc
 
-/// A JWS in compact form, split and decoded, not yet believed.
+/// A JWS in compact form, split and decoded, but not verified.
 package struct CompactJWS: Sendable {
-    /// The most that any caller accepts: the receiver's body limit.
+    /// The most bytes that any caller accepts: the receiver's body limit.
     package static let sizeMax = 1 << 20
 
     /// The decoded header: JSON, not yet parsed.
@@ -34,7 +34,7 @@ package struct CompactJWS: Sendable {
     }
 }
 
-/// The three parts of a compact JWS, where they lie in its text. Must not outlive the text.
+/// The three parts of a compact JWS, as pointers into its text. It must not outlive the text.
 struct JWSParts {
     let header: UnsafeBufferPointer<UInt8>
     let payload: UnsafeBufferPointer<UInt8>

@@ -5,7 +5,7 @@ internal import COpenSSL
 ///
 /// Unchecked: an `EVP_MD` is immutable and reference counted.
 struct Digest: @unchecked Sendable {
-    /// nil only when OpenSSL lacks the algorithm; then each use fails, and says so.
+    /// nil only when OpenSSL lacks the algorithm; then each use reports a failure.
     let pointer: OpaquePointer?
 
     static let sha256 = Digest(pointer: EVP_MD_fetch(nil, "SHA256", nil))

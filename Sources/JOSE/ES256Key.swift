@@ -14,10 +14,10 @@ package struct ES256PrivateKey: Sendable {
         self.key = key
     }
 
-    /// The half that checks.
+    /// The public key, which verifies this key's signatures.
     package var publicKey: ES256PublicKey { ES256PublicKey(checked: key) }
 
-    /// Signs the SHA-256 of `message`; the answer is r then s, 32 bytes each.
+    /// Signs the SHA-256 of `message`. Returns r then s, 32 bytes each.
     package func signature(over message: [UInt8]) throws(JOSEError) -> [UInt8] {
         guard let context = EVP_MD_CTX_new() else { throw openSSLFailure("memory") }
         defer { EVP_MD_CTX_free(context) }
@@ -41,15 +41,15 @@ package struct ES256PrivateKey: Sendable {
     }
 }
 
-/// A public key on P-256, for ES256 signatures, with what OpenSSL needs ready made.
+/// A public key on P-256, for ES256 signatures, with a pool of OpenSSL contexts.
 package final class ES256PublicKey: Sendable {
-    /// More contexts than that at once are made and thrown away.
+    /// The most contexts in the pool. Further ones are made when needed, and freed after use.
     private static let keptMax = 16
 
     let key: EVPKey
     private let free = Mutex<[VerificationContext]>([])
 
-    /// The caller has seen that the key is on P-256.
+    /// The caller has checked that the key is on P-256.
     init(checked key: EVPKey) {
         self.key = key
     }
@@ -61,7 +61,7 @@ package final class ES256PublicKey: Sendable {
         }
     }
 
-    /// The same over memory. r and s of 0, or of the curve's order and more, are refused by OpenSSL.
+    /// The same over buffers. OpenSSL refuses r or s of 0, or of the curve's order or more.
     func isValid(
         signature: UnsafeBufferPointer<UInt8>, over message: UnsafeBufferPointer<UInt8>
     ) -> Bool {

@@ -2,8 +2,8 @@ internal import COpenSSL
 
 /// Owns one `EVP_PKEY`.
 ///
-/// Unchecked: the pointer is never changed after `init`, and OpenSSL 3 allows concurrent signing,
-/// and verifying with one key because each operation makes its own context.
+/// Unchecked: the pointer never changes after `init`, and OpenSSL 3 allows concurrent signing and verifying with one
+/// key, because each operation has its own context.
 final class EVPKey: @unchecked Sendable {
     let pointer: OpaquePointer
 
@@ -33,7 +33,7 @@ final class EVPKey: @unchecked Sendable {
     }
 }
 
-/// Reads with `body` from a BIO over `bytes`; what OpenSSL left in its error queue is dropped.
+/// Runs `body` with a BIO over `bytes`, and then empties OpenSSL's error queue.
 func withMemoryBIO<T>(_ bytes: [UInt8], _ body: (OpaquePointer) -> T?) -> T? {
     defer { ERR_clear_error() }
     return bytes.withUnsafeBytes { buffer in
@@ -45,8 +45,8 @@ func withMemoryBIO<T>(_ bytes: [UInt8], _ body: (OpaquePointer) -> T?) -> T? {
     }
 }
 
-/// For failures that no input causes. The error queue is emptied: it is per thread and would
-/// mislead the next.
+/// The error for failures that no input causes. It empties the error queue, which is per thread and would mislead the
+/// next caller.
 func openSSLFailure(_ what: String) -> JOSEError {
     ERR_clear_error()
     return JOSEError(.library, "\(what) failed inside OpenSSL")

@@ -6,7 +6,7 @@ package struct JOSEError: Error, Hashable, Sendable, CustomStringConvertible {
         case tooLarge = "jws_too_large"
         /// Not three base64url parts.
         case malformed = "jws_malformed"
-        /// The header is not the JSON object that we need.
+        /// The header is not the required JSON object.
         case header = "jws_header"
         /// `alg` is not ES256.
         case algorithm = "jws_algorithm"
@@ -20,7 +20,7 @@ package struct JOSEError: Error, Hashable, Sendable, CustomStringConvertible {
         case leafKey = "jws_leaf_key"
         /// No path to a configured root, or not valid at the time of signing.
         case chain = "jws_chain"
-        /// `crit` demands extensions that nobody here knows.
+        /// `crit` demands extensions that this program does not know.
         case critical = "jws_critical"
         /// The issuer has revoked the leaf or the intermediate.
         case revoked = "certificate_revoked"
@@ -52,8 +52,7 @@ package struct JOSEError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Safe to show and to log.
     package var description: String { "\(code.rawValue): \(detail)" }
 
-    /// True where the text is no JWS of the expected form at all; false where it is one that we
-    /// refuse.
+    /// True where the text is not a JWS of the expected form; false where it is one that was refused.
     package var isMalformed: Bool {
         switch code {
         case .tooLarge, .malformed, .header: true

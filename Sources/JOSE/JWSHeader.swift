@@ -3,16 +3,15 @@ internal import JSON
 /// The protected header of a JWS, read by RFC 7515 section 4: one JSON object, each name once, since two
 /// readers of one header must not see two algorithms.
 ///
-/// What we don't use (`typ`, `kid`, `jku`, `jwk`, `x5u` …) is ignored: the key comes from the proved chain and
-/// from nowhere else.
+/// Other members (`typ`, `kid`, `jku`, `jwk`, `x5u` …) are ignored: the key comes from the verified chain only.
 struct JWSHeader {
     /// Certificates of the App Store's size are about 1 KB each.
     private static let limits = JSONDocument.Limits(
         bytesMax: 64 << 10, depthMax: 16, valuesMax: 256)
 
-    /// The algorithm; nil where `alg` is missing or no text.
+    /// The algorithm; nil where `alg` is missing or not a text.
     let algorithm: String?
-    /// The certificates; nil where `x5c` is missing or no list of texts.
+    /// The certificates; nil where `x5c` is missing or not a list of texts.
     let certificates: [String]?
     /// Whether the header has critical extensions: those that we do not know must be refused (RFC 7515, section
     /// 4.1.11).

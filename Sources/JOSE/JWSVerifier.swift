@@ -1,6 +1,6 @@
 internal import Synchronization
 
-/// A payload that the App Store signed, with its chain and signature proved. Only its time is still to be judged.
+/// A payload that the App Store signed: chain and signature are verified, and only its time is still to be checked.
 package struct SignedPayload: Sendable {
     /// The decoded payload: any bytes.
     package let bytes: [UInt8]
@@ -12,12 +12,12 @@ package struct SignedPayload: Sendable {
         self.validity = validity
     }
 
-    /// Throws `.chain` where a certificate was not valid at `time` (UTC milliseconds), to the second: from its
-    /// first second on, until before its last.
+    /// Throws `.chain` where a certificate was not valid at `time` (UTC milliseconds, compared to the second). Its last
+    /// second does not count as valid.
     ///
-    /// The time is the payload's `signedDate`, so that history verifies although certificates expired since. A
-    /// date from before or after the certificates (1970, the year 9999) is refused here. A date within them
-    /// is believed even when it lies ahead of our clock: the App Store signed it, and our clock may be wrong.
+    /// Pass the payload's `signedDate`, so that history verifies although its certificates have expired since. A date
+    /// outside the certificates' validity (1970, the year 9999) is refused here. A date within it is believed even when
+    /// it is ahead of our clock: the App Store signed it, and our clock may be wrong.
     package func check(validAt time: Int64) throws(JOSEError) {
         guard validity.contains(floorSeconds(time)) else {
             throw JOSEError(.chain, "a certificate is not valid at the time of signing")
@@ -28,9 +28,9 @@ package struct SignedPayload: Sendable {
 /// Verifies what the App Store signs: ES256 under a chain of exactly three certificates that leads
 /// to a configured root.
 ///
-/// The order is fixed, cheapest first and nothing believed early: size, shape, header, chain,
-/// signature. The payload is not decoded before its signature is proved, not even for its date: the chain
-/// is proved without a time, and the time is judged last.
+/// The order is fixed, the cheapest first and nothing believed early: size, form, header, chain, signature. The payload
+/// is not parsed before its signature is verified, not even for its date: the chain is verified without a time, and the
+/// time is checked last.
 package final class JWSVerifier: Sendable {
     private static let cacheLimitMax = 64
 
@@ -41,9 +41,8 @@ package final class JWSVerifier: Sendable {
 
     /// - Parameters:
     ///   - roots: The only anchors of trust.
-    ///   - cacheLimit: How many headers with a verified chain are kept; 0 keeps none, more than 64 count as
-    ///     64.
-    ///   - sizeMax: Longer texts are refused unread.
+    ///   - cacheLimit: How many headers with a verified chain are kept, at most 64; 0 keeps none.
+    ///   - sizeMax: The most bytes of a JWS. Longer ones are refused unread.
     package init(
         roots: TrustedRoots, cacheLimit: Int = 64, sizeMax: Int = CompactJWS.sizeMax
     ) throws(JOSEError) {
@@ -74,8 +73,8 @@ package final class JWSVerifier: Sendable {
     /// How many refused chains are remembered.
     package var rememberedRefusals: Int { current.refusalCount }
 
-    /// Trusts these roots from the next verification on. Where they are others than before, all chains are
-    /// forgotten, so that none outlives its root; what was revoked stays revoked.
+    /// Trusts these roots from the next verification on. Where they differ from the roots before, all chains are
+    /// forgotten, so that none outlives its root; revoked certificates stay revoked.
     ///
     /// - Returns: False where the roots are the same.
     @discardableResult
@@ -88,8 +87,8 @@ package final class JWSVerifier: Sendable {
         return true
     }
 
-    /// What there is to ask about the certificates of the chains that are known now: each led to a root of
-    /// ours, and names where its issuer says whether it is revoked. Each certificate once.
+    /// The revocation questions about the certificates of the known chains, one per certificate. Each certificate leads
+    /// to a configured root and names its issuer's responder.
     package var revocationQuestions: [RevocationQuestion] {
         let trust = current
         var seen: Set<String> = []
@@ -103,7 +102,7 @@ package final class JWSVerifier: Sendable {
         }
     }
 
-    /// Refuses every chain with the certificate of this question from now on, or no longer.
+    /// From now on refuses every chain with this question's certificate, or no longer refuses it.
     package func setRevoked(_ isRevoked: Bool, _ question: RevocationQuestion) {
         current.setRevoked(isRevoked, question.certificate)
         lanes.forget()
@@ -121,7 +120,7 @@ package final class JWSVerifier: Sendable {
 
     private func open(_ text: UnsafeBufferPointer<UInt8>) throws(JOSEError) -> SignedPayload {
         let parts = try JWSParts(text, limit: sizeMax)
-        // What is no base64url is no JWS: said before anything is judged.
+        // Malformed base64url is reported before anything is verified.
         let signature = try parts.decodedSignature()
         let payload = try parts.decodedPayload()
         if cacheLimit > 0, signature.count == 64,
@@ -135,7 +134,7 @@ package final class JWSVerifier: Sendable {
 
     private static let badSignature = JOSEError(.signature, "the signature does not verify")
 
-    /// The chain of a JWS, once both chain and signature are proved.
+    /// The chain of a JWS, once chain and signature are verified.
     private func prove(
         _ parts: JWSParts, _ signature: [UInt8]
     ) throws(JOSEError) -> VerifiedChain {
@@ -156,7 +155,7 @@ package final class JWSVerifier: Sendable {
         return chain
     }
 
-    /// The root that was sent must be a certificate, and is otherwise ignored.
+    /// The third certificate, the sender's root, must parse; apart from that it is ignored.
     private static func chain(
         header bytes: [UInt8], _ trust: TrustState
     ) throws(JOSEError) -> VerifiedChain {

@@ -1,7 +1,7 @@
 internal import COpenSSL
 internal import ServiceKit
 
-/// What a responder said of one certificate.
+/// A responder's answer about one certificate.
 package struct RevocationVerdict: Hashable, Sendable {
     package enum State: String, Hashable, Sendable {
         case good, revoked
@@ -14,8 +14,8 @@ package struct RevocationVerdict: Hashable, Sendable {
     package var validUntil: Int64?
 }
 
-/// Asks a responder (OCSP, RFC 6960) whether one certificate is revoked: makes the question, judges the
-/// answer, sends nothing.
+/// The question to an OCSP responder (RFC 6960) whether one certificate is revoked. It makes the request and verifies
+/// the answer, but sends nothing itself.
 package struct RevocationQuestion: Sendable {
     /// How far a responder's clock may differ from ours, in seconds.
     private static let skew: Int64 = 300
@@ -25,10 +25,10 @@ package struct RevocationQuestion: Sendable {
     private let roots: TrustedRoots
     /// The certificate's SHA-256, hexadecimal.
     package let id: String
-    /// `http://…`, from the certificate. It is the issuer's word: the certificate led to a root of ours.
+    /// `http://…`, from the certificate. It can be trusted, because the certificate leads to a configured root.
     package let responder: String
 
-    /// nil where the certificate names no responder that is reached by `http://`.
+    /// nil where the certificate names no responder with an `http://` address.
     init?(_ certificate: Certificate, issuer: Certificate, _ roots: TrustedRoots) {
         guard
             let responder = certificate.responders.first(where: {
@@ -42,7 +42,7 @@ package struct RevocationQuestion: Sendable {
         id = Hex.text(of: certificate.fingerprint)
     }
 
-    /// The body of the request, DER. Without a nonce: responders that answer from a cache ignore it.
+    /// The body of the request, DER. It has no nonce, because responders that answer from a cache ignore it.
     package func request() throws(JOSEError) -> [UInt8] {
         guard let request = OCSP_REQUEST_new() else { throw openSSLFailure("memory") }
         defer { OCSP_REQUEST_free(request) }
@@ -93,7 +93,7 @@ package struct RevocationQuestion: Sendable {
         guard let store = X509_STORE_new() else { throw openSSLFailure("memory") }
         defer { X509_STORE_free(store) }
         guard let others = OPENSSL_sk_new_null() else { throw openSSLFailure("memory") }
-        // Frees the list, not the certificate in it.
+        // This frees the list, but not the certificate in it.
         defer { OPENSSL_sk_free(others) }
         guard OPENSSL_sk_push(others, UnsafeRawPointer(issuer.pointer)) == 1,
             let parameters = X509_STORE_get0_param(store)
@@ -102,7 +102,8 @@ package struct RevocationQuestion: Sendable {
             throw openSSLFailure("OCSP verification")
         }
         X509_VERIFY_PARAM_set_time(parameters, time_t(floorSeconds(now)))
-        // NOEXPLICIT: a root may not vouch for whatever signer it issued; it must be made for this.
+        // OCSP_NOEXPLICIT: an explicitly trusted root is not enough; the signer must be the issuer or have been issued
+        // for OCSP signing.
         guard OCSP_basic_verify(basic, others, store, UInt(OCSP_NOEXPLICIT)) == 1 else {
             throw JOSEError(.revocationAnswer, "not signed by the issuer or its responder")
         }

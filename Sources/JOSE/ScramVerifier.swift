@@ -1,13 +1,13 @@
 internal import COpenSSL
 import Digests
 
-/// What PostgreSQL keeps of a password: a verifier of SCRAM-SHA-256 (RFC 5802, RFC 7677). SQL that carries it sets the
-/// password without telling it to the server or to its log.
+/// The form in which PostgreSQL stores a password: a SCRAM-SHA-256 verifier (RFC 5802, RFC 7677). SQL that carries it
+/// sets the password without revealing it to the server or its log.
 package enum ScramVerifier {
-    /// As many as PostgreSQL takes itself.
+    /// PostgreSQL's own default.
     private static let iterations: Int32 = 4096
 
-    /// - Parameter password: printable ASCII, of which SASLprep changes nothing. nil: OpenSSL failed.
+    /// - Parameter password: Printable ASCII, which SASLprep leaves unchanged. Returns nil where OpenSSL failed.
     package static func text(of password: String, salt: [UInt8]) -> String? {
         let bytes = Array(password.utf8)
         var salted = [UInt8](repeating: 0, count: 32)

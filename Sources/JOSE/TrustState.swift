@@ -1,12 +1,11 @@
 import Digests
 internal import Synchronization
 
-/// One set of roots and everything that was concluded from it. Other roots make another state, so that no
-/// conclusion outlives its reason.
+/// One set of roots and everything that was verified with it. Other roots get a new state, so that no verdict outlives
+/// its roots.
 ///
-/// What a forger can send does not grow it: headers enter only after a signature verified under them,
-/// chains and intermediates only where a root of ours stands behind them, and the refusals that are
-/// remembered are few and small.
+/// A forger cannot make it grow: headers are added only after a signature was verified under them, chains and
+/// intermediates only where they lead to a configured root, and the remembered refusals are few and small.
 final class TrustState: Sendable {
     private static let chainsMax = 64
     private static let intermediatesMax = 16
@@ -16,7 +15,7 @@ final class TrustState: Sendable {
     /// SHA-256 of DER.
     typealias Fingerprint = [UInt8]
 
-    /// The text of a header. It is hashed in one piece, where Swift hashes an array byte by byte.
+    /// The text of a header. It is hashed in one piece, because Swift would hash an array byte by byte.
     private struct HeaderText: Hashable, Sendable {
         let bytes: [UInt8]
 
@@ -41,8 +40,8 @@ final class TrustState: Sendable {
     let roots: TrustedRoots
     private let rules: ChainRules
     private let state: Mutex<State>
-    /// Only one chain is proved at a time, on whichever thread met it. So a flood of forged chains keeps at most one
-    /// core busy, and whoever sends under a known header never waits.
+    /// Only one chain is verified at a time, on the thread that received it. So a flood of forged chains keeps at most
+    /// one core busy, and a payload under a known header never waits.
     private let proving = Mutex(())
 
     init(
@@ -72,13 +71,13 @@ final class TrustState: Sendable {
         }
     }
 
-    /// The chain of leaf and intermediate (DER), proved now or before; a refusal is remembered too.
+    /// The chain of leaf and intermediate (DER), verified now or before. Refusals are remembered too.
     func chain(leaf: [UInt8], intermediate: [UInt8]) throws(JOSEError) -> VerifiedChain {
         let (leafPrint, authorityPrint) = (SHA256.digest(of: leaf), SHA256.digest(of: intermediate))
         let key = leafPrint + authorityPrint
         if let known = verdict(key, leafPrint, authorityPrint) { return try known.get() }
         return try proving.withLock { _ throws(JOSEError) in
-            // The work may have been done while it waited.
+            // Another thread may have verified the chain while this one waited.
             if let known = verdict(key, leafPrint, authorityPrint) { return try known.get() }
             do throws(JOSEError) {
                 let authority = try provedIntermediate(intermediate, authorityPrint)
@@ -96,7 +95,7 @@ final class TrustState: Sendable {
         }
     }
 
-    /// What is known of a chain; nil where it must be proved.
+    /// The known verdict on a chain; nil where it must be verified.
     private func verdict(
         _ key: Fingerprint, _ leaf: Fingerprint, _ intermediate: Fingerprint
     ) -> Result<VerifiedChain, JOSEError>? {
@@ -125,7 +124,7 @@ final class TrustState: Sendable {
             || revoked.contains(chain.intermediate.certificate.fingerprint)
     }
 
-    /// From now on every chain with this certificate is refused, or no longer for this reason.
+    /// From now on refuses every chain with this certificate, or no longer refuses it for this reason.
     func setRevoked(_ isRevoked: Bool, _ certificate: Certificate) {
         let print = certificate.fingerprint
         state.withLock { state in

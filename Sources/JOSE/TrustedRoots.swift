@@ -13,7 +13,7 @@ package struct TrustedRoots: Sendable {
     /// How many roots there are; at least one.
     package var count: Int { certificates.count }
 
-    /// What makes two sets of roots the same, whatever files they came from.
+    /// The identity of the set, whatever files the roots came from.
     var fingerprints: Set<[UInt8]> { Set(certificates.map(\.fingerprint)) }
 
     /// Whether a certificate with this SHA-256 of its DER, 64 hexadecimal digits, is among them.
@@ -21,7 +21,7 @@ package struct TrustedRoots: Sendable {
         fingerprints.contains { Hex.text(of: $0) == fingerprint }
     }
 
-    /// When the first of them ends, in seconds of UNIX time; nil where the dates of one cannot be read.
+    /// When the first root expires, in UNIX seconds; nil where a root's dates cannot be read.
     package var firstEnd: Int64? {
         let ends = certificates.compactMap { $0.validity?.upperBound }
         return ends.count == certificates.count ? ends.min() : nil

@@ -1,9 +1,9 @@
 internal import COpenSSL
 
-/// What OpenSSL works with while it checks a signature under one key, ready made: making it costs a tenth of a
-/// verification, and writes to memory that all threads share.
+/// OpenSSL's contexts for verifying signatures under one key, kept for reuse: making them takes a tenth of the time of
+/// a verification, and writes to memory that all threads share.
 ///
-/// Unchecked: one thread has it at a time; who holds it says how.
+/// Unchecked: its owner lends it to one thread at a time.
 final class VerificationContext: @unchecked Sendable {
     private let signature: OpaquePointer
     private let digest: OpaquePointer
@@ -31,15 +31,15 @@ final class VerificationContext: @unchecked Sendable {
         EVP_MD_CTX_free(digest)
     }
 
-    /// True when `raw` is exactly 64 bytes (r then s) and right for the SHA-256 of `message`. r and s of 0, or of
-    /// the curve's order and more, are refused by OpenSSL.
+    /// True when `raw` is exactly 64 bytes (r then s) and right for the SHA-256 of `message`. OpenSSL refuses r or s of
+    /// 0, or of the curve's order or more.
     func isValid(
         signature raw: UnsafeBufferPointer<UInt8>, over message: UnsafeBufferPointer<UInt8>
     ) -> Bool {
         guard raw.count == 64 else { return false }
         let verdict = withUnsafeTemporaryAllocation(of: UInt8.self, capacity: 32 + 72) { memory in
             let hash = memory.baseAddress
-            // Without an algorithm the one of before goes on, which is not counted as used once more.
+            // Without an algorithm OpenSSL reuses the one set before, and does not touch its reference count.
             guard EVP_DigestInit_ex(digest, nil, nil) == 1,
                 EVP_DigestUpdate(digest, message.baseAddress, message.count) == 1,
                 EVP_DigestFinal_ex(digest, hash, nil) == 1
@@ -52,13 +52,13 @@ final class VerificationContext: @unchecked Sendable {
         return verdict == 1
     }
 
-    /// SEQUENCE of two INTEGERs, at most 72 bytes; returns how many. `raw` holds 64.
+    /// Writes a SEQUENCE of two INTEGERs, at most 72 bytes, and returns its length. `raw` holds 64 bytes.
     private static func writeDER(
         _ raw: UnsafeBufferPointer<UInt8>, to der: UnsafeMutableBufferPointer<UInt8>
     ) -> Int {
         var end = 2
         for half in [0..<32, 32..<64] {
-            // The shortest form: no leading zeros, but one where the sign bit would be set.
+            // DER wants the shortest form: no leading zeros, except one where the sign bit would be set.
             let start = half.first { raw[$0] != 0 } ?? (half.upperBound - 1)
             let padding = raw[start] >= 0x80 ? 1 : 0
             der[end] = 0x02

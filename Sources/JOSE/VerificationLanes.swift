@@ -2,16 +2,16 @@ internal import COpenSSL
 internal import Glibc
 internal import Synchronization
 
-/// A copy for each core of what it last verified with: headers, their chains, OpenSSL's contexts.
+/// A cache per core of what it last verified with: headers, their chains, OpenSSL's contexts.
 ///
-/// Two threads that verify at once need the same few objects. Were these shared, each count of users and each
-/// lock among them would be written by both all the time, and the cores would take the memory from each other.
-/// A lane only repeats what `TrustState` concluded: it is believed as long as `epoch` is that of the conclusion.
+/// Two threads that verify at once need the same few objects. If they were shared, both threads would write their
+/// reference counts and locks all the time, and the cores would contend for the cache lines. A lane only repeats
+/// verdicts of `TrustState`: each is valid as long as `epoch` has not changed since.
 final class VerificationLanes: Sendable {
     private static let lanesMax = 64
 
     private let lanes: [VerificationLane]
-    /// It is raised whenever an earlier conclusion may no longer hold.
+    /// It is raised whenever an earlier verdict may no longer hold.
     private let epoch = Atomic<UInt64>(1)
 
     init() {
@@ -19,10 +19,10 @@ final class VerificationLanes: Sendable {
         lanes = (0..<min(max(cores, 1), Self.lanesMax)).map { _ in VerificationLane() }
     }
 
-    /// To be read before what is concluded from, and given to `remember` with the conclusion.
+    /// Read it before the state that a verdict depends on, and pass it to `remember` with the verdict.
     var now: UInt64 { epoch.load(ordering: .acquiring) }
 
-    /// Makes every lane forget. It is called after trust has changed.
+    /// Invalidates every lane. Call it after trust has changed.
     func forget() {
         epoch.add(1, ordering: .acquiringAndReleasing)
     }
@@ -42,8 +42,8 @@ final class VerificationLanes: Sendable {
         lane?.remember(chain, forHeader: text, epoch: now)
     }
 
-    /// The lane of this core; nil where the system does not say on which core we are. The core may change at any
-    /// moment, so it is a hint.
+    /// The lane of this core; nil where the system does not say which core this is. The thread may move to another core
+    /// at any moment, so it is only a hint.
     private var lane: VerificationLane? {
         let core = shim_current_core()
         return core < 0 ? nil : lanes[Int(core) % lanes.count]
@@ -73,7 +73,7 @@ private final class VerificationLane: Sendable {
     func verdict(
         _ parts: JWSParts, signature: UnsafeBufferPointer<UInt8>, epoch: UInt64
     ) -> (isGood: Bool, validity: Range<Int64>)? {
-        // Whoever finds it taken has replaced its holder on this core, so waiting would be useless.
+        // If the lock is taken, its holder was preempted on this core, so waiting would be useless.
         let verdict = state.withLockIfAvailable {
             state -> (isGood: Bool, validity: Range<Int64>)? in
             guard state.epoch == epoch,
@@ -92,7 +92,7 @@ private final class VerificationLane: Sendable {
         guard let context = VerificationContext(key: chain.leafKey.key) else { return }
         let entry = Entry(header: Array(text), chain: chain, context: context)
         _ = state.withLockIfAvailable { state in
-            // Late conclusions are not kept.
+            // A verdict from before the current epoch is not kept.
             guard epoch >= state.epoch else { return }
             if epoch > state.epoch { state.entries = [] }
             state.epoch = epoch

@@ -1,16 +1,16 @@
 /// One JSON text (RFC 8259), checked from end to end and indexed, but not yet copied into values.
 ///
-/// There are two rules where the RFC leaves a choice. A name that an object holds twice has its last value, as
-/// `JSON.parse`, PostgreSQL's `jsonb` and the App Store's own libraries read it. A lone surrogate (`\uD800`) is
-/// grammar but no text, so only the value that holds it reads as absent.
+/// There are two rules where the RFC leaves a choice. Where an object repeats a name, the last value counts, as in
+/// `JSON.parse`, PostgreSQL's `jsonb` and the App Store's own libraries. A lone surrogate (`\uD800`) is valid grammar
+/// but not valid text, so only the value that holds it reads as absent.
 package final class JSONDocument: Sendable {
-    /// What a text may cost. The index takes 16 bytes a value, so `valuesMax` bounds the memory.
+    /// The limits of one text. The index takes 16 bytes per value, so `valuesMax` bounds its memory.
     package struct Limits: Sendable {
-        /// The most bytes, at most `UInt32.max`, because the index keeps offsets of 32 bits.
+        /// The most bytes. It is itself at most `UInt32.max`, because the index keeps 32-bit offsets.
         package var bytesMax: Int
-        /// The most arrays and objects within one another.
+        /// The deepest nesting of arrays and objects.
         package var depthMax: Int
-        /// The most values and names of members.
+        /// The most values, counting each member's name as one.
         package var valuesMax: Int
 
         package init(
@@ -33,14 +33,14 @@ package final class JSONDocument: Sendable {
 
     package var root: JSONNode { JSONNode(document: self, index: 0) }
 
-    /// The value of one text, nil where it is no JSON.
+    /// The value of one text; nil where it is not JSON.
     package static func read(_ bytes: [UInt8], limits: Limits = Limits()) -> JSONNode? {
-        // The caller only asks whether it is JSON; who needs the place of the fault calls `init`.
+        // The error is dropped: a caller that needs the place of the fault calls `init`.
         try? JSONDocument(bytes, limits: limits).root
     }
 }
 
-/// Why a text is refused. It is safe to show, because nothing of the text is in it.
+/// Why a text is refused. It is safe to show, because it quotes nothing of the text.
 package struct JSONFault: Error, Hashable, Sendable, CustomStringConvertible {
     package enum Code: String, Hashable, Sendable {
         case tooLarge, tooDeep, tooMany, cutShort, unexpectedByte, badNumber, badEscape, badUTF8
@@ -82,7 +82,7 @@ struct JSONEntry {
     var start: UInt32
     /// The byte after the last one; for a text the closing quote.
     var end: UInt32
-    /// The entry after this value and everything that it holds. While a container is still open, it is the one that
-    /// holds it.
+    /// The index of the entry that follows this value and everything in it. While a container is still open, the index
+    /// of its own container.
     var next: UInt32
 }

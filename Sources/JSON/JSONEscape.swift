@@ -1,4 +1,4 @@
-/// What stands behind a backslash.
+/// The escapes that follow a backslash.
 enum JSONEscape {
     /// The byte that a short escape means; nil where there is no such escape.
     static func byte(after mark: UInt8) -> UInt8? {
@@ -29,7 +29,7 @@ enum JSONEscape {
         return unit
     }
 
-    /// The text that `content`, checked before, stands for; nil where a surrogate stands alone.
+    /// The text that `content` encodes, which the scanner has checked; nil where it holds a lone surrogate.
     static func unescaped(_ content: ArraySlice<UInt8>) -> String? {
         var text: [UInt8] = []
         text.reserveCapacity(content.count)

@@ -1,11 +1,11 @@
-/// Names of members that can be told apart quickly: most are alone in their place of a table by length, first and
-/// last byte. Its memory is never freed, so it is made once, in a `static let`.
+/// A hash table of member names. The hash is of the length and the first and last byte, by which most names are alone
+/// in their bucket. Its memory is never freed, so make it once, in a `static let`.
 package struct JSONNames: Sendable {
     private static let placeCount = 256
     private static let none = UInt16.max
 
     private let texts: PermanentList<StaticString>
-    /// The first name of each place, and the name after each one in the same place.
+    /// The first name of each bucket, and for each name the next one in its bucket.
     private let heads: PermanentList<UInt16>
     private let nexts: PermanentList<UInt16>
 
@@ -45,8 +45,8 @@ package struct JSONNames: Sendable {
 }
 
 extension JSONNode {
-    /// Calls with each member in order, and the place of its name in the list; nil where the list lacks it. It does
-    /// not call for what is no object.
+    /// Calls `body` for each member in order, with the index of its name in the list, nil where the list lacks it. It
+    /// makes no call where the value is not an object.
     package func forEachMember(
         of names: JSONNames, _ body: (_ place: Int?, _ name: JSONNode, _ value: JSONNode) -> Void
     ) {

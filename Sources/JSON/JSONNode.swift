@@ -1,5 +1,4 @@
-/// A value within a document: a place and not a copy. Reading it never fails, and what is of another type reads as
-/// nil.
+/// A value within a document: an index, not a copy. Reading never fails, and a value of another type reads as nil.
 package struct JSONNode: Sendable {
     package enum Kind: Hashable, Sendable {
         case null, boolean, number, text, array, object
@@ -50,7 +49,7 @@ package struct JSONNode: Sendable {
         }
     }
 
-    /// The text's UTF-8, without a copy where nothing in it is escaped.
+    /// The text's UTF-8; not copied where nothing in it is escaped.
     package var textBytes: ArraySlice<UInt8>? {
         let entry = entry
         return entry.kind == .text ? content(entry) : text.map { Array($0.utf8)[...] }
@@ -63,7 +62,7 @@ package struct JSONNode: Sendable {
         return JSONNumber.plain(content(entry)) ?? JSONNumber(content(entry)).exactly
     }
 
-    /// The number with its fraction cut off towards the smaller one; nil where it is beyond 64 bits.
+    /// The number rounded down; nil where it is beyond 64 bits.
     package var int64RoundedDown: Int64? {
         let entry = entry
         guard entry.kind == .number else { return nil }
@@ -83,7 +82,7 @@ package struct JSONNode: Sendable {
     /// The elements of an array in order; nil for anything else.
     package var elements: [JSONNode]? { entry.kind == .array ? children : nil }
 
-    /// Whether this text is the one given; false for everything that is no text.
+    /// Whether this is a text that equals `name`.
     package func holds(_ name: StaticString) -> Bool { document.holds(name, at: entry) }
 
     /// Whether it is a text that can be read: no other type, and no lone surrogate in it.
@@ -111,7 +110,7 @@ package struct JSONNode: Sendable {
         }
     }
 
-    /// The last value of that name; nil where there is none, and for everything that is no object.
+    /// The last value of that name; nil where there is none, and where this is not an object.
     package subscript(name: StaticString) -> JSONNode? {
         document.lastMember(name, of: index).map { JSONNode(document: document, index: $0) }
     }
@@ -125,7 +124,7 @@ package struct JSONNode: Sendable {
         return count
     }
 
-    /// Calls with the name and the value of each member in order. It does not call for what is no object.
+    /// Calls `body` with the name and the value of each member in order. It makes no call where this is not an object.
     package func forEachMember(_ body: (_ name: JSONNode, _ value: JSONNode) -> Void) {
         let entry = entry
         guard entry.kind == .object else { return }

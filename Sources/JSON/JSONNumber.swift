@@ -6,7 +6,7 @@ struct JSONNumber {
     /// The power of ten of the last digit.
     private let exponent: Int
 
-    /// The largest exponent. Larger ones change no answer, and smaller ones can be added up safely.
+    /// The largest exponent kept. A larger one gives the same results, and up to this bound the sums cannot overflow.
     private static let exponentMax = 1 << 40
 
     init(_ text: ArraySlice<UInt8>) {
@@ -52,7 +52,7 @@ struct JSONNumber {
             let cut = Self.whole(
                 digits.dropLast(-exponent), zeros: 0, isNegative: isNegative)
         else { return nil }
-        // What was cut off is not zero, because the last digit is not.
+        // The part that was cut off is not zero, because the last digit is not.
         guard isNegative, !digits.isEmpty else { return cut }
         let (below, isOut) = cut.subtractingReportingOverflow(1)
         return isOut ? nil : below

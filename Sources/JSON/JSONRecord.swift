@@ -1,7 +1,7 @@
-/// An object that this program wrote, read as strictly as it was written. Absent and null are nil, or a fault where
-/// the member must be there. A value of another type is a fault. Members that nobody asks for are passed over.
+/// A strict reader of an object that this program wrote. An absent member and null are nil, or a fault where the member
+/// is required. A value of another type is a fault. Members that nobody reads are ignored.
 package struct JSONRecord {
-    /// It is safe to show, because nothing of the text is in it.
+    /// It is safe to show, because it quotes nothing of the text.
     package struct Fault: Error, Hashable, Sendable, CustomStringConvertible {
         package let description: String
     }
@@ -46,14 +46,14 @@ package struct JSONRecord {
         }
     }
 
-    /// One of the words of an enumeration.
+    /// A text that must be a raw value of `Word`.
     package func wordOrNil<Word: RawRepresentable<String>>(
         _ name: StaticString
     ) throws(Fault) -> Word? {
         try read(name) { $0.text.flatMap(Word.init(rawValue:)) }
     }
 
-    /// An object as it is, for a reader of its own.
+    /// An object member, for the caller to read.
     package func objectOrNil(_ name: StaticString) throws(Fault) -> JSONNode? {
         guard let node = present(name) else { return nil }
         _ = try JSONRecord(node)

@@ -12,7 +12,8 @@ struct JSONScanner {
     private init(_ bytes: UnsafeBufferPointer<UInt8>, _ limits: JSONDocument.Limits) {
         self.bytes = bytes
         self.limits = limits
-        // A payload has a value in some 30 bytes, and long texts in between.
+        // A payload has one value in about 30 bytes, and long texts in between, so this estimate avoids most
+        // reallocations.
         entries.reserveCapacity(min(bytes.count / 24 + 8, 256))
     }
 

@@ -1,8 +1,8 @@
-/// Writes JSON into one buffer, in the order of its calls, without an intermediate text.
+/// Writes JSON into one buffer, in the order of the calls, without intermediate texts.
 ///
 /// A member that is nil is left out by `text`, `number` and `flag`; `member` writes it as null.
 ///
-/// It is inlinable where a caller's closure or type goes in, because other modules would otherwise run it as slow
+/// Functions that take a caller's closure or type are inlinable, because other modules would otherwise run them as slow
 /// generic code.
 package struct JSONWriter {
     /// What was written, as UTF-8.
@@ -15,7 +15,7 @@ package struct JSONWriter {
 
     package var text: String { String(decoding: bytes, as: UTF8.self) }
 
-    /// One object as a whole.
+    /// The text of one whole object.
     @inlinable
     package static func object(_ members: (inout JSONWriter) -> Void) -> String {
         var json = JSONWriter()
@@ -23,7 +23,7 @@ package struct JSONWriter {
         return json.text
     }
 
-    /// One list as a whole.
+    /// The text of one whole list.
     @inlinable
     package static func list<Element>(
         _ elements: [Element], _ write: (Element, inout JSONWriter) -> Void
@@ -86,7 +86,7 @@ package struct JSONWriter {
         if let value { self.value(value) } else { finished("null") }
     }
 
-    /// Writes a name that is not known before the program runs. Its value is written next.
+    /// Writes a name that is only known at run time. The caller writes its value next.
     package mutating func label(_ name: String) {
         value(name)
         bytes.append(UInt8(ascii: ":"))
@@ -142,7 +142,7 @@ package struct JSONWriter {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// Writes text that is one JSON value already.
+    /// Writes text that already is one JSON value.
     package mutating func finished(_ json: String) {
         begin()
         bytes.append(contentsOf: json.utf8)

@@ -1,8 +1,8 @@
-/// A list of a table that the program keeps for ever.
+/// A list for a table that the program keeps until it ends.
 ///
-/// An array counts its users, and all threads would write that count for each payload that they compare with the
-/// table, so that cores would keep taking it from each other. This list counts nothing, and its memory is never
-/// freed. It is made once, in a `static let`.
+/// An array has a reference count, which all threads would write for each payload that they compare with the table, so
+/// that the cores would contend for its cache line. This list has no reference count, and its memory is never freed.
+/// Make it once, in a `static let`.
 ///
 /// Unchecked: the memory never changes after `init`. It is inlinable, because other modules would otherwise read it
 /// through slow generic code.

@@ -1,19 +1,19 @@
 import ServiceKit
 import Synchronization
 
-/// What is known of the receiver of webhooks, and what the log says of it: one line when it takes nothing any more, one
-/// when it is back, and one for all that was given up meanwhile.
+/// Tracks whether the receiver of webhooks accepts events, and logs it: one line when it stops accepting, one when it
+/// is back, and one for all events that were abandoned meanwhile.
 final class Receiver: Sendable {
     private let outage: Outage
-    /// Events are given up. One line says so, for after three days of a receiver that is away there are thousands.
+    /// Logs abandoned events in one line, because after three days without the receiver there are thousands.
     private let loss: Outage
     private let awayAfter: Duration
     private let tookAt = Mutex<ContinuousClock.Instant?>(nil)
 
     /// - Parameters:
-    ///   - awayAfter: A failure sooner than this after a delivery is that event's own, and not the receiver's.
-    ///   - quietFor: A delivery sooner than this after a failure ends no outage, because the receiver may take some
-    ///     events and not others.
+    ///   - awayAfter: A failure sooner than this after a delivery is attributed to its event, not to the receiver.
+    ///   - quietFor: A delivery sooner than this after a failure does not end an outage, because the receiver may
+    ///     accept some events and not others.
     init(log: Log, awayAfter: Duration, quietFor: Duration) {
         self.awayAfter = awayAfter
         outage = Outage(

@@ -17,8 +17,8 @@ package enum WebhookQueries {
         package var dueSince: Int64
     }
 
-    /// Takes the first undelivered event of each subscription that is due. An event whose predecessor waits, waits
-    /// too. An event that another process holds is free again when its lease ends.
+    /// Takes the first undelivered event of each subscription that is due. An event waits as long as the one before it.
+    /// An event that another process holds becomes free when its lease ends.
     package static func takeDue(
         realNow: Int64, leaseUntil: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [ClaimedDelivery] {
@@ -115,8 +115,8 @@ package enum WebhookQueries {
         case abandoned(error: String)
     }
 
-    /// Stores how the attempt ended, unless another process has taken the event over. The events behind one that waits
-    /// wait as long, so that nobody reads them in vain meanwhile.
+    /// Stores how the attempt ended, unless another process has taken the event over. Later events of the subscription
+    /// get the same wait, so that no process reads them in vain meanwhile.
     package static func settle(_ held: ClaimedDelivery, _ fate: Fate, at: Int64) -> SQL {
         let state: String
         let error: String?
@@ -154,7 +154,7 @@ package enum WebhookQueries {
             """
     }
 
-    /// Abandons what is older than `dueBefore` although nobody delivers, because no webhook is configured.
+    /// Abandons events that became due before `dueBefore` and were not delivered because no webhook is configured.
     package static func abandonUndelivered(dueBefore: Int64, at: Int64) -> SQL {
         """
         -- name: abandonUndelivered
@@ -196,8 +196,9 @@ package enum WebhookQueries {
         package init() {}
     }
 
-    /// Makes events due again, in their order, and returns how many: those that were delivered or abandoned, and those that
-    /// wait after a failed attempt, be it of one before them. Their ids stay, so a receiver recognises those that it has.
+    /// Makes events due again, in their order, and returns how many: delivered and abandoned ones, and those that wait
+    /// after a failed attempt, their own or that of an earlier event. They keep their ids, so a receiver recognises
+    /// those that it has.
     package static func replay(
         _ selection: Selection, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int {

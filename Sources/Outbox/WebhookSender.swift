@@ -17,15 +17,15 @@ package enum WebhookAnswer: Sendable, Hashable {
     case failed(String)
 }
 
-/// Where webhooks go. An HTTPS client posts them; tests script theirs.
+/// Posts webhooks. An HTTPS client does it; tests script their own.
 package protocol WebhookPosting: Sendable {
     func post(_ message: WebhookMessage) async -> WebhookAnswer
 }
 
-/// Delivers the events of the outbox: one after another for each subscription, many subscriptions side by side, from
-/// any number of replicas. An event that fails is tried again with growing waits for three days, and delays its own
-/// subscription alone, even while the receiver lets it hang. A receiver may get an event twice, when its answer was
-/// lost; the id shows it.
+/// Delivers the events of the outbox: one after another for each subscription, many subscriptions in parallel, from any
+/// number of replicas. A failed event is tried again with growing waits for three days. It delays only its own
+/// subscription, even while a request hangs. A receiver may get an event twice, when its answer was lost; it can tell
+/// by the id.
 package struct WebhookSender: Service {
     package let name = "webhooks"
     private let pool: DatabasePool
@@ -39,7 +39,7 @@ package struct WebhookSender: Service {
 
     package struct Target: Sendable {
         package var posting: any WebhookPosting
-        /// Asked for each delivery, because the file of the secret may be replaced.
+        /// Read for each delivery, because the file of the secret may be replaced.
         package var secret: @Sendable () -> [UInt8]
 
         package init(posting: any WebhookPosting, secret: @escaping @Sendable () -> [UInt8]) {
@@ -49,26 +49,28 @@ package struct WebhookSender: Service {
     }
 
     package struct Limits: Sendable {
-        /// How many events are out at once. Others are taken when a quarter of these places is free.
+        /// How many events are being delivered at a time. More are taken when a quarter of these places is free.
         package var atOnce = 32
         /// The lease of one event, which is longer than a request may take.
         package var leaseFor: Duration = .seconds(20)
-        /// How long after the lease an event may leave. An event whose turn comes later is left for another round.
+        /// How long after it was leased an event may be sent. An event whose turn comes later is left for another
+        /// round.
         package var leavesWithin: Duration = .seconds(5)
         package var retry = Backoff(first: .seconds(1), max: .seconds(3600))
         package var triedFor: Duration = .seconds(3 * 86_400)
-        /// How often an event is tried, however old it is. With these waits it takes a quarter of an hour.
+        /// How often an event is tried at least, however old it is. With these waits that takes a quarter of an hour.
         package var attemptsMin = 10
         /// How long delivered and abandoned events are kept.
         package var keptFor: Duration = .seconds(30 * 86_400)
         package var pruneEvery: Duration = .seconds(600)
-        /// Pruning ends after this time, so that delivery does not wait for long, and goes on sooner.
+        /// Pruning stops after this time, so that delivery does not wait long, and then continues after
+        /// `pruneAgainAfter`.
         package var pruneFor: Duration = .seconds(5)
         package var pruneAgainAfter: Duration = .seconds(60)
         package var prunedPerTransaction = 1000
-        /// A failure sooner than this after a delivery says nothing of the receiver.
+        /// A failure sooner than this after a delivery says nothing about the receiver.
         package var awayAfter: Duration = .seconds(10)
-        /// A delivery sooner than this after a failure ends no outage.
+        /// A delivery sooner than this after a failure does not end an outage.
         package var quietFor: Duration = .seconds(60)
         package var idleWait: Duration = .seconds(1)
         package var errorCharactersMax = 300
@@ -76,7 +78,7 @@ package struct WebhookSender: Service {
         package init() {}
     }
 
-    /// Without a target nothing is sent, and what waits is abandoned after the three days.
+    /// Without a target nothing is sent, and waiting events are abandoned after the three days.
     package init(
         pool: DatabasePool, target: Target?, realClock: any WallClock = SystemClock(), log: Log,
         metrics: Metrics, limits: Limits = Limits()
@@ -111,7 +113,7 @@ package struct WebhookSender: Service {
         case timeToAsk
     }
 
-    /// Delivers until no event is due and none is out, or until it is cancelled. Returns how many were tried.
+    /// Delivers until no event is due or being delivered, or until it is cancelled. Returns how many were tried.
     package func round() async throws -> Int {
         guard let target else { return 0 }
         return try await withThrowingTaskGroup(of: Step.self) { group in
@@ -133,7 +135,7 @@ package struct WebhookSender: Service {
                 if !isTimed, !Task.isCancelled {
                     isTimed = true
                     group.addTask {
-                        // A wait that is cancelled ends at once, and the loop asks no more then.
+                        // A cancelled wait ends at once, and then the loop asks for no more events.
                         try? await Task.sleep(for: limits.idleWait)
                         return .timeToAsk
                     }
@@ -208,7 +210,7 @@ package struct WebhookSender: Service {
         case .failed(let reason): error = String(reason.prefix(limits.errorCharactersMax))
         }
         let now = realClock.nowMilliseconds()
-        // One that waited behind others may be as old, and was hardly tried.
+        // An event that waited behind others may be as old, but was hardly tried itself.
         guard
             now - event.dueSince < limits.triedFor.milliseconds
                 || event.attempts < limits.attemptsMin

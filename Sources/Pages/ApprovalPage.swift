@@ -47,7 +47,7 @@ extension Site {
         batch.awaitsApproval ? "To approve" : "What was submitted"
     }
 
-    /// What is known of it before its rows were counted once.
+    /// The page before the rows were counted for the first time.
     private func uncounted(_ batch: BatchQueries.Batch, asOf now: Int64) -> Page {
         Page(
             title: "\(Self.title(batch)): \(batch.name)", lead: batch.submissionLead,
@@ -55,12 +55,12 @@ extension Site {
             refreshSeconds: Self.firstCountSeconds)
     }
 
-    /// Whoever leaves the page open shall not approve what a colleague decided meanwhile.
+    /// A person who leaves the page open must not decide again what a colleague has decided meanwhile.
     private static let waitingSeconds = 60
 }
 
 extension BatchQueries.Batch {
-    /// What was decided; what became of it since is on the batch's own page.
+    /// The decision. What happened since is on the batch's own page.
     fileprivate var decisionBadge: HTML {
         awaitsApproval
             ? badge(isFinal: false) : "<span class=\"badge\">\(spaced(state))</span>"
@@ -84,7 +84,7 @@ extension Notice {
     }
 }
 
-/// What a second person wants to see before they say yes.
+/// What a second person needs to see before approving.
 private struct ApprovalView {
     let facts: ApprovalFacts
     /// How a command names the batch.
@@ -144,7 +144,7 @@ private struct ApprovalView {
         ]
     }
 
-    /// Every renewal that the plan counted on has passed.
+    /// The notice that every renewal in the plan has passed.
     private var outOfDate: [Notice] {
         guard facts.isOutOfDate else { return [] }
         return [
@@ -182,7 +182,7 @@ private struct ApprovalView {
     }
 
     private var glance: HTML {
-        // The sum of the only currency is that of all, and needs no rate.
+        // With a single currency its sum is the total, and no rate is needed.
         let alone =
             facts.money.withoutRate.count == 1 && facts.money.lines.count == 1
             ? facts.money.lines.first : nil
@@ -224,7 +224,7 @@ private struct ApprovalView {
         ])
     }
 
-    /// What is known to be at risk, and what is where those must agree, too, of whom it is not known.
+    /// The amount at risk, and the amount if all customers whose consent is not known must consent too.
     private func atRisk(_ money: BatchFigures.Money, _ currency: String) -> String {
         let least = sum(money.atRisk, currency)
         return money.maybeAtRisk == .zero
@@ -246,7 +246,7 @@ private struct ApprovalView {
             + "\(counted(due.withinADay)) must leave within a day, \(counted(due.withinAWeek)) within a week"
     }
 
-    /// How old the figures are that change by themselves; the others are those of the submission.
+    /// The age of the figures that change with time; the others are from the submission.
     private var age: HTML {
         guard now - facts.countedAt >= 1000 else { return .none }
         return """
@@ -261,7 +261,7 @@ private struct ApprovalView {
         guard awaits else { return .none }
         let first = facts.terms.firstApprovers
         let others = ([batch.submittedBy] + first).map { HTML($0) }.joined(by: " or ")
-        // Who has approved it is no second person.
+        // A person who has approved it already cannot be the second one.
         var lines = facts.approvers.filter { $0.name.map { !first.contains($0) } ?? true }.map {
             approver -> HTML in
             let who: HTML =
@@ -349,7 +349,7 @@ private struct ApprovalView {
         sum.milliunits.map { amount($0, currency) } ?? "too large"
     }
 
-    /// What now and then differ by as they are shown.
+    /// The difference of the two sums as shown.
     private func change(_ money: BatchFigures.Money, _ currency: String) -> String {
         shownDifference(from: money.now, to: money.then, roundedTo: smallestShown(currency))
             .milliunits.map { difference($0, currency) } ?? "too large"

@@ -23,7 +23,7 @@ struct BatchFacts: Sendable {
     var moved: [TroubleQueries.Moved]
     var ended: [BatchPageQueries.Ended]
     var exceptions: [BatchPageQueries.Exception]
-    /// The changes of which nothing was heard when it was due.
+    /// The number of changes without a statement that was due.
     var silent: Int64
     var funnel: ReportTable
     var money: ReportTable
@@ -41,8 +41,8 @@ struct BatchFacts: Sendable {
     ) async throws -> BatchFacts {
         let id = text.lowercased()
         let now = clock.nowMilliseconds()
-        // These are read at the same time, each in a snapshot of its own: no figure of a page is added up over two of
-        // them.
+        // These are read in parallel, each in its own snapshot. That is safe, because no figure of the page combines
+        // two of them.
         async let funnel = table(.consentFunnel, id, now, reports)
         async let money = table(.revenueImpact, id, now, reports)
         async let accuracy = table(.forecastAccuracy, id, now, reports)
@@ -104,7 +104,7 @@ struct BatchFacts: Sendable {
         }
     }
 
-    /// The rows that were called, whatever became of them.
+    /// The rows that were called, whatever the outcome.
     var called: Int64 {
         let unsent: Set<ChangeState> = [
             .awaitingApproval, .queued, .sending, .ineligible, .missed, .aborted,

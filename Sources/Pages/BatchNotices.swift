@@ -3,12 +3,12 @@ import Facts
 import Pricing
 import Reports
 
-// What stands still, and why, in words.
+// Notices for what is paused or halted, and why.
 
 extension BatchQueries.Batch {
     var named: NamedBatch { NamedBatch(batchID: batchID, name: name, state: state) }
 
-    /// Its state, in a word and by a colour.
+    /// Its state, as a word with a colour.
     func badge(isFinal: Bool) -> HTML {
         let kind =
             switch state {
@@ -21,7 +21,7 @@ extension BatchQueries.Batch {
         return "<span class=\"badge \(kind)\">\(stateWords(isFinal: isFinal))</span>"
     }
 
-    /// The same before its rows were counted: nothing says yet whether an approved one is under way or finished.
+    /// The same before its rows were counted, when it is not known whether an approved batch is under way or finished.
     var unknownBadge: HTML {
         state == "approved" && !isPaused
             ? "<span class=\"badge\">approved</span>" : badge(isFinal: false)
@@ -78,7 +78,7 @@ extension ControlQueries.HaltedStorefront {
 
 extension TroubleQueries.WaitingWave {
     var notice: Notice {
-        // It names commands between backticks.
+        // The text marks commands with backticks.
         let parts = waitsFor.split(separator: "`", omittingEmptySubsequences: false)
         let reason = parts.enumerated().map { index, part -> HTML in
             index % 2 == 1 ? .command(String(part)) : HTML(String(part))
@@ -103,7 +103,7 @@ extension UndeliveredQueries.Undelivered {
 }
 
 extension ServiceControlQueries.Everything {
-    /// What stands still as a whole; empty in ordinary times.
+    /// Notices of what is paused or halted as a whole; usually empty.
     var notices: [Notice] {
         var notices: [Notice] = []
         if isPaused {
@@ -115,7 +115,7 @@ extension ServiceControlQueries.Everything {
                         + "\(HTML.command("repricer resume --all")) lets it go on."))
         }
         if let haltedAt {
-            // What price changes are refused for halts them alone.
+            // A refusal of price changes halts only price changes, unless it is about our key.
             let what =
                 isServiceHalted(.cancel) ? "Everything is halted" : "Price changes are halted"
             notices.append(Self.halt(what, haltedAt, haltedReason, haltedAnswer))

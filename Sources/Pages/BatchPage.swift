@@ -8,7 +8,7 @@ extension Site {
     func batchPage(_ text: String) async throws -> Page {
         guard text.isUUID else { throw PageFault.noBatch(text) }
         let id = text.lowercased()
-        // What somebody decides or stops must not be told late, however long the rows take to be counted.
+        // A decision or a pause must be shown at once, however long counting the rows takes.
         let (all, everything, storefronts) = try await pool.read { connection in
             (
                 try BatchQueries.all(on: connection),
@@ -26,7 +26,7 @@ extension Site {
                 body: (everything.notices + [Notice.counting(batch)]).html, asOf: now,
                 isLive: true, refreshSeconds: Self.firstCountSeconds)
         }
-        // Figures of before a decision are loaded again until they are of after it.
+        // The page reloads until its figures are newer than the decision.
         let isOvertaken = facts.batch.state != batch.state
         facts.batch = batch
         facts.storefronts = storefronts
@@ -67,7 +67,7 @@ struct BatchView {
     let now: Int64
 
     var batch: BatchQueries.Batch { facts.batch }
-    /// Also an aborted batch is, while the App Store has changes of it.
+    /// An aborted batch is open too, while the App Store has changes of it.
     var isOpen: Bool { batch.state != "rejected" && !facts.isFinal }
 
     var notices: [Notice] {
@@ -132,7 +132,7 @@ struct BatchView {
 
     // MARK: At a glance
 
-    /// Rejected, or withdrawn as a whole: what was never sent is neither delivered nor answered.
+    /// Whether it was rejected, or withdrawn as a whole, so that nothing was delivered or answered.
     var isUnsent: Bool {
         ["rejected", "aborted"].contains(batch.state) && facts.states["aborted"] == batch.rowCount
     }
@@ -222,7 +222,7 @@ struct BatchView {
             sums.effective += day.effective
             return (day: day.day, value: sums.effective)
         }
-        // What is due continues where the facts end.
+        // The due line continues where the facts end.
         var sum = sums.effective
         var due = effective.last.map { [$0] } ?? []
         for day in facts.days where day.due > 0 {

@@ -2,7 +2,7 @@ import Facts
 import Postgres
 import Pricing
 
-/// What the page of one batch counts besides the reports.
+/// The counts of a batch's page that are in no report.
 enum BatchPageQueries {
     /// Changes that take effect on one day, UTC.
     struct Day: Sendable, Equatable {
@@ -10,7 +10,7 @@ enum BatchPageQueries {
         /// The number that was approved for the day.
         var forecast: Int64
         var effective: Int64
-        /// The open changes that are due on that day as things stand.
+        /// The open changes that are due on that day as of now.
         var due: Int64
     }
 
@@ -50,7 +50,7 @@ enum BatchPageQueries {
         var charges: Int64
     }
 
-    /// The charges that are not as they should be, by what is wrong, as far as they are summed up.
+    /// The charge exceptions by kind, as far as they are in the stored figures.
     static func exceptions(
         of batchID: String, on connection: isolated PostgresConnection
     ) throws -> [Exception] {
@@ -69,7 +69,7 @@ enum BatchPageQueries {
         var rows: Int64
     }
 
-    /// Why changes ended otherwise than in effect, the most frequent reasons first.
+    /// Why changes ended without taking effect, the most frequent reasons first.
     static func ended(
         of batchID: String, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Ended] {

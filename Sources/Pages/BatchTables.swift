@@ -36,7 +36,7 @@ extension BatchView {
             ], rows)
     }
 
-    /// What more and lost a month differ by as they are shown.
+    /// The net amount a month: the difference of the gain and the loss as shown.
     private func net(_ line: CurrencyLine) -> String {
         guard let more = MoneySum(String(line.uplift)), let lost = MoneySum(String(line.lost)),
             let net = shownDifference(
@@ -52,9 +52,9 @@ extension BatchView {
             customers paid who declined or left, and their dependents.</p>
 
             """
-        // The chart stands by itself, and would be drawn twice.
+        // The chart is shown separately, and would otherwise appear twice.
         let chart = facts.money.chart
-        // Two bars for each of many currencies are no picture any more.
+        // Two bars for each of many currencies would not be readable.
         return note
             + (currencies.count > Self.currenciesOfAChart
                 ? folded("The same as a chart", chart) : chart)

@@ -100,7 +100,7 @@ private struct HealthView {
             holdsCalls: true)
     }
 
-    /// An all-clear is given only where nothing holds calls back either, and nothing warns.
+    /// It says that all is well only if nothing holds calls back and there is no warning.
     var lead: HTML {
         let alarms = Int64(notices.count { $0.kind == .alarm })
         let holds = Int64(notices.count { $0.kind != .alarm && $0.holdsCalls })
@@ -239,7 +239,7 @@ private struct HealthView {
 }
 
 extension HealthQueries.Work {
-    /// What it is to somebody who does not know its name in the log.
+    /// Its description for a person who does not know its name in the log.
     fileprivate var words: HTML {
         switch name {
         case Reconciler.leaseName: "Reads Apple's history and statuses (<code>reconcile</code>)"

@@ -1,7 +1,7 @@
 import Facts
 import Postgres
 
-/// What the health page reads besides the metrics: what all replicas share.
+/// The state that all replicas share, which the health page reads besides the metrics.
 enum HealthQueries {
     struct Queues: Sendable, Equatable {
         /// Notifications that are not folded, and those that cannot be.

@@ -5,7 +5,7 @@ import Reports
 
 /// The figures of all batches at one instant, for the home page.
 struct HomeFigures: Sendable {
-    /// The open rows by batch and stage. A batch that came after the count has no entry.
+    /// The open rows by batch and stage. A batch that was submitted after the count has no entry.
     var open: [String: [String: Int64]] = [:]
     var consents: [String: HomeQueries.Consent] = [:]
     var effects: [String: [HomeQueries.Effect]] = [:]
@@ -13,7 +13,7 @@ struct HomeFigures: Sendable {
     var parked: [HomeQueries.Parked] = []
     var deadlines: [HomeQueries.Deadline] = []
     var discrepancies: [String: Int64] = [:]
-    /// How many rows were called of a batch that was rejected or aborted; none where nobody was.
+    /// How many rows of a rejected or aborted batch were called; no entry where there were none.
     var called: [String: Int64] = [:]
     var waitingWaves: [TroubleQueries.WaitingWave] = []
     /// The effects of a batch in the reporting currency, where each currency has a rate.
@@ -30,7 +30,7 @@ struct HomeFigures: Sendable {
     private static let parkedMax = 200
     private static let day: Int64 = 86_400_000
     private static let week = 7 * day
-    /// How long a dependent that is left to a person is told of. The next renewal shows what came of it.
+    /// How long a dependent that is left to a person is shown. The next renewal shows its outcome.
     private static let discrepancyShown = 60 * day
 
     static func read(_ pool: DatabasePool, now: Int64) async throws -> HomeFigures {
@@ -76,7 +76,7 @@ struct HomeFigures: Sendable {
     }
 }
 
-/// How far the rows of a batch have come.
+/// The progress of a batch's rows.
 struct Progress: Sendable, Equatable {
     var rows: Int64
     /// The rows that the App Store has answered, or that need no call any more.

@@ -44,7 +44,7 @@ extension Site {
     }
 }
 
-/// The batches, and what needs somebody.
+/// The batches, and what needs a person.
 private struct Home {
     let batches: [BatchQueries.Batch]
     let figures: HomeFigures
@@ -54,7 +54,7 @@ private struct Home {
     let undelivered: UndeliveredQueries.Undelivered?
     let now: Int64
 
-    /// nil where the batch came after the figures were counted.
+    /// nil where the batch was submitted after the figures were counted.
     private func progress(_ batch: BatchQueries.Batch) -> Progress? {
         figures.open[batch.batchID].map { Progress(rows: batch.rowCount, open: $0) }
     }
@@ -87,7 +87,7 @@ private struct Home {
 
     // MARK: What needs somebody
 
-    /// What stands still comes before what waits for a decision.
+    /// Pauses and halts come before what waits for a decision.
     var notices: [Notice] {
         let all =
             [undelivered?.notice].compactMap(\.self) + everything.notices
@@ -213,7 +213,7 @@ private struct Home {
         ] + bars + consent + [effect(batch)]
     }
 
-    /// What of the batch needs a person, in one word each.
+    /// The troubles of the batch that need a person, one word each.
     private func troubles(_ batch: BatchQueries.Batch) -> HTML {
         let parked = figures.parked.filter { $0.batchID == batch.batchID }
             .reduce(0) { $0 + $1.rows }
@@ -233,8 +233,8 @@ private struct Home {
         figures.deadlines.first { $0.batchID == batch.batchID && $0.kind == .call }?.overdue ?? 0
     }
 
-    /// The effect in one currency where rates are known. Otherwise it is that of the currency of most changes, with the
-    /// number of the others, because one alone would be read as the effect of the whole.
+    /// The effect in one currency where rates are known. Otherwise the effect in the currency with most changes, with
+    /// the number of other currencies, because it would else be taken for the whole effect.
     private func effect(_ batch: BatchQueries.Batch) -> HTML {
         let lines = figures.effects[batch.batchID] ?? []
         if lines.count > 1, let total = figures.totals[batch.batchID] {
@@ -297,7 +297,7 @@ func moreCurrencies(_ count: Int) -> String {
     counted(count, "more currency", plural: "more currencies")
 }
 
-/// An amount that is a difference. It shows its sign, and a colour besides.
+/// A difference of amounts, with its sign and a colour.
 func signed(_ milliunits: some BinaryInteger, _ currency: String) -> HTML {
     let kind = milliunits < 0 ? "loss" : milliunits > 0 ? "gain" : "even"
     return "<span class=\"\(kind)\">\(difference(milliunits, currency))</span>"

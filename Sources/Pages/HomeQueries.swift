@@ -2,12 +2,13 @@ import Facts
 import Postgres
 import Reports
 
-/// What the home page shows of all batches. It reads kept figures, and only the open changes.
+/// The queries of the home page about all batches. They read stored figures, and only the open changes.
 enum HomeQueries {
     static let openStages: SQL =
         "('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted')"
 
-    /// The open rows by batch and stage. A call that is out counts as queued. Each batch that was counted has an entry.
+    /// The open rows by batch and stage. A row whose call is in flight counts as queued. Each counted batch has an
+    /// entry.
     static func openRows(
         on connection: isolated PostgresConnection
     ) throws -> [String: [String: Int64]] {
@@ -33,7 +34,7 @@ enum HomeQueries {
     struct WaitingExtension: Sendable, Equatable {
         var extensionID: String
         var productID: String
-        /// None stands for all.
+        /// Empty for all storefronts.
         var storefronts: [String]
         /// How many subscriptions could be extended when it was requested.
         var subscriptions: Int64
@@ -69,7 +70,7 @@ enum HomeQueries {
         var declined: Int64 = 0
     }
 
-    /// What customers said of changes that have ended.
+    /// The customers' answers to changes that have ended.
     static func consents(
         on connection: isolated PostgresConnection
     ) throws -> [String: Consent] {
@@ -107,7 +108,7 @@ enum HomeQueries {
 
     struct Effect: Sendable, Equatable {
         var currency: String
-        /// Milliunits a month: what the new prices brought, and what was lost with those who left.
+        /// Milliunits a month: the gain from the new prices, and the loss from customers who left.
         var uplift: Int128
         var lost: Int128
         var net: Int128 { uplift - lost }
@@ -140,7 +141,7 @@ enum HomeQueries {
         return effects
     }
 
-    /// How many subscriptions have facts that are not summed up yet; at most `limit` are counted.
+    /// How many subscriptions have facts that are not in the stored figures yet; at most `limit` are counted.
     static func unsummed(
         limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int64 {
@@ -160,7 +161,7 @@ enum HomeQueries {
         var subscription: String
     }
 
-    /// The rows that wait by themselves after a refusal, by batch and reason, of one batch or of all.
+    /// The parked rows by batch and reason, of one batch or of all.
     static func parked(
         of batchID: String?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Parked] {
@@ -194,8 +195,8 @@ enum HomeQueries {
         var overdue: Int64
     }
 
-    /// What is due until then, by batch: calls that must leave, customers who must have answered, and new prices that
-    /// take effect.
+    /// What is due before `until`, by batch: calls that must be sent, customers who must have answered, and new prices
+    /// that take effect.
     static func deadlines(
         now: Int64, until: Int64, on connection: isolated PostgresConnection
     ) throws -> [Deadline] {
@@ -229,8 +230,8 @@ enum HomeQueries {
         }
     }
 
-    /// Dependents whose cancellation could not be proved, by batch, of those that are left to a person since then. No
-    /// command settles one, so an older one would stand before the newest for ever; the report keeps them all.
+    /// Dependents whose cancellation could not be proved and that were left to a person since `since`, by batch. No
+    /// command settles one, so older ones would stay on the page for ever; the report has them all.
     static func discrepancies(
         since: Int64, on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {

@@ -1,12 +1,12 @@
-/// Keeps what is costly to count and asked for again and again. One task at a time counts it. It is counted again
-/// when it is a few seconds old, and only for a part of the time, however many people ask.
+/// A cache of values that are costly to count and often requested. One task at a time counts a value. It is counted
+/// again when it is a few seconds old, but counting takes only a part of the time, however many people ask.
 actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     /// How many seconds without a count follow each second of counting.
     private static var rest: Int { 20 }
     /// How long a reader waits for a new count while there is an older one.
     private static var patience: Duration { .milliseconds(200) }
     private static var lookEvery: Duration { .milliseconds(20) }
-    /// For how long at least the failure of a count is the answer that took longer than a reader waits.
+    /// How long at least a failure is returned, after a count that took longer than a reader waits.
     private static var failureRest: Duration { .seconds(10) }
 
     private struct Entry {
@@ -23,13 +23,13 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
     private let count: @Sendable (Key) async throws -> Value
     private var entries: [Key: Entry] = [:]
     private var running: [Key: Task<Value, any Error>] = [:]
-    /// First counts that failed when nobody waited for them any more, and until when their failure is the answer.
+    /// First counts that failed when no reader waited any more, and until when their failure is returned.
     private var failures: [Key: (error: any Error, until: ContinuousClock.Instant)] = [:]
 
-    /// `keysMax` bounds the counts: the oldest is dropped for a new one. A count younger than `fresh` is as good as a new
-    /// one. For a count older than `isOld` the new one is waited for, for `patienceWithOld`: nobody who comes back after a
-    /// while should read what was true then, unless the page says of when it is. `patienceWithNone` is how long `soon`
-    /// waits for the first count.
+    /// `keysMax` limits the number of counts; the oldest is dropped for a new one. A count younger than `fresh` is used
+    /// as it is. If a count is older than `isOld`, a reader waits up to `patienceWithOld` for a new one, so that nobody
+    /// who comes back after a while reads an outdated page. `patienceWithNone` is how long `soon` waits for the first
+    /// count.
     init(
         keysMax: Int, fresh: Duration = .seconds(2), isOld: Duration = .seconds(60),
         patienceWithOld: Duration = .seconds(5),
@@ -65,7 +65,8 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
         return running[key] == nil ? try await begin(key).value : nil
     }
 
-    /// Whoever asks learns why it failed, and the database rests for as long as it counted in vain.
+    /// Throws the stored failure of a count, so that the reader learns the cause and the database rests as long as it
+    /// counted in vain.
     private func tellFailure(of key: Key) throws {
         if let failure = failures[key], ContinuousClock.now < failure.until { throw failure.error }
     }
@@ -74,12 +75,12 @@ actor Kept<Key: Hashable & Sendable, Value: Sendable> {
         begin(key)
         let end = ContinuousClock.now + patience
         while running[key] != nil, ContinuousClock.now < end, !Task.isCancelled {
-            // It is cancelled when nobody reads the answer any more.
+            // It is cancelled when the reader no longer waits.
             try? await Task.sleep(for: Self.lookEvery)
         }
     }
 
-    /// The count is a task of its own, because it goes on when the reader who began it no longer waits.
+    /// The count is a separate task, because it must continue when the reader who started it no longer waits.
     @discardableResult
     private func begin(_ key: Key) -> Task<Value, any Error> {
         if let task = running[key] { return task }

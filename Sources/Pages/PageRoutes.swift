@@ -2,11 +2,11 @@ package import HTTP
 package import ServiceKit
 import Synchronization
 
-/// Answers the requests of the pages' port: health to everybody, and pages and metrics to who knows the password.
+/// Answers the requests of the pages' port: health for everybody, pages and metrics for those with the password.
 package struct PageRoutes: Sendable {
     private let site: Site
     private let health: HealthRoutes
-    /// The password; nil where none is asked for, because only this machine reaches the port.
+    /// The password; nil where none is required, because only this machine can reach the port.
     private let password: SharedSecret?
     private let metrics: Metrics
     private let guesses: Guesses
@@ -37,8 +37,8 @@ package struct PageRoutes: Sendable {
 
     private func answer(_ request: HTTPRequest) async -> (route: String, HTTPResponse) {
         if let answer = await health.answer(request) { return answer }
-        // It is judged before the path, so that no spelling of a path finds its way around, and nobody learns which
-        // paths exist.
+        // Access is checked before the path, so that no spelling of a path bypasses it, and no one without access
+        // learns which paths exist.
         if let refusal = await refusal(request) { return ("denied", refusal) }
         if request.path == "/metrics" {
             return ("metrics", await request.only("GET") { self.sayMetrics() })
@@ -50,9 +50,9 @@ package struct PageRoutes: Sendable {
     /// Why the request may see nothing; nil where it may.
     private func refusal(_ request: HTTPRequest) async -> HTTPResponse? {
         guard let password else {
-            // A page of somebody else may make its own name lead to this machine, and then read what its reader's
-            // browser sees here. Such a request bears that name. Where a password is asked for, no such page knows
-            // it.
+            // DNS rebinding: a foreign page may point its own host name at this machine and read these pages through
+            // its visitor's browser. Such a request has the foreign name in `Host`. With a password this check is not
+            // needed, because the foreign page does not know it.
             return Self.isOfThisMachine(request.headers["Host"]) ? nil : Self.foreignName
         }
         let authorization = request.headers["Authorization"]
@@ -63,7 +63,7 @@ package struct PageRoutes: Sendable {
         return Self.askForPassword
     }
 
-    /// Whether the field `Host` names this machine, whatever the port.
+    /// Whether the header `Host` names this machine, whatever the port.
     static func isOfThisMachine(_ host: String?) -> Bool {
         guard let host else { return true }
         let name = host.lowercased()
@@ -98,8 +98,8 @@ package struct PageRoutes: Sendable {
     }
 }
 
-/// Answers wrong passwords one after the other, each after a pause. So only so many a second can be tried, from
-/// however many addresses. Who knows the password waits for nobody.
+/// Answers wrong passwords one after the other, each after a pause, which limits the guesses a second, from however
+/// many addresses. Requests with the right password do not wait.
 final class Guesses: Sendable {
     private let pause: Duration
     private let next = Mutex(ContinuousClock.now)
@@ -113,7 +113,7 @@ final class Guesses: Sendable {
             next = max(next, .now) + pause
             return next
         }
-        // Whether it is cancelled does not matter: the connections that can wait are few.
+        // A cancelled wait does no harm, because few connections can wait.
         try? await Task.sleep(until: turn)
     }
 }

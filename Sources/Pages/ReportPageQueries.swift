@@ -1,15 +1,15 @@
 import Postgres
 import Reports
 
-/// What a page of a long report reads of it: the ledger of an installation has no end, and a page has one.
+/// Which part of a long report a page reads, because the ledger grows without limit.
 enum ReportPageQueries {
-    /// The instants of the newest lines of money before `before`: how far back the first `limit` of them reach.
+    /// The span of the newest lines of money before `before`: how far back `limit` of them reach.
     struct Window: Sendable, Equatable {
         /// UTC milliseconds; the earliest instant that is shown. nil: all lines are.
         var from: Int64?
     }
 
-    /// An index has them in order, so nothing but them is read.
+    /// An index has them in order, so only these lines are read.
     static func moneyWindow(
         before: Int64?, currency: String?, storefront: String?, limit: Int,
         on connection: isolated PostgresConnection

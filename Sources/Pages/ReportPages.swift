@@ -5,7 +5,7 @@ import Pricing
 import Reports
 import ServiceKit
 
-/// What an address may ask of a report.
+/// The filters of a report in a page's address.
 struct Filter: Sendable, Equatable {
     var batchID: String?
     var asOf: Int64?
@@ -14,9 +14,9 @@ struct Filter: Sendable, Equatable {
     var currency: String?
     var storefront: String?
     var reportingCurrency: String?
-    /// Lines of money before then alone: UTC milliseconds.
+    /// Only lines of money before this instant: UTC milliseconds.
     var before: Int64?
-    /// Lines of money since then alone: those of one page.
+    /// Only lines of money from this instant on: the start of one page.
     var from: Int64?
     var isCSV = false
 
@@ -115,7 +115,7 @@ struct Filter: Sendable, Equatable {
     }
 
     private static func instant(_ text: String) throws -> Int64 {
-        // Fields of forms leave seconds and zone out.
+        // Form fields omit the seconds and the time zone.
         let read = [text, text + "Z", text + ":00Z", text + "T00:00:00Z"].lazy
             .compactMap { Instant($0) }.first
         guard let read else {
@@ -129,7 +129,7 @@ struct Filter: Sendable, Equatable {
 }
 
 extension Site {
-    /// More are no download from a page: the command writes them as they are read.
+    /// A page offers no larger download; the command writes rows as they are read.
     fileprivate static let csvRowsMax = 200_000
     /// Lines of money on one page; those of its last instant may be more.
     static let moneyLines = 1000
@@ -193,7 +193,7 @@ extension Site {
         let parts = [
             filter.currency.map { "currency \($0)" }, filter.storefront.map { "storefront \($0)" },
         ].compactMap(\.self)
-        // On paper the form is not shown.
+        // The form is not printed, so the text names the filters.
         let only: HTML = parts.isEmpty ? .none : " Only \(parts.joined(separator: ", "))."
         return .page(
             Page(
@@ -223,7 +223,7 @@ extension Site {
     }
 }
 
-// Reports that have no end.
+// Reports that grow without limit.
 extension Site {
     private static func tooLong(_ name: ReportName) -> PageFault {
         PageFault(
@@ -232,7 +232,7 @@ extension Site {
                 + "<code>repricer report \(name.rawValue) --format csv</code> write all of it.")
     }
 
-    /// The rows of all batches would be read and none of them found: who asks for them is asked which batch.
+    /// Requires a batch, because the rows of all batches would be too many to read or to search.
     private func refuseEndless(_ form: ReportForm) throws {
         guard form.report.name == .priceChange, form.filter.batchID == nil else { return }
         let rows = form.batches.reduce(Int64(0)) { $0.addedClamped($1.rowCount) }
@@ -244,7 +244,7 @@ extension Site {
         )
     }
 
-    /// The part of the ledger that a page shows; nil where the report is another one, or a batch is chosen.
+    /// The part of the ledger that a page shows; nil for other reports, or where a batch is chosen.
     private func ledgerPart(
         _ filter: Filter, of name: ReportName
     ) async throws -> ReportPageQueries.Window? {
@@ -258,7 +258,7 @@ extension Site {
         }
     }
 
-    /// What part is shown, and where the others are.
+    /// Which part is shown, with links to the others.
     private func pages(
         _ part: ReportPageQueries.Window?, _ filter: Filter, shown: Int
     ) -> HTML {
@@ -359,7 +359,7 @@ private struct ReportForm {
         return "/reports/\(report.name.rawValue)?\(chosen.joined(separator: "&"))"
     }
 
-    /// What the command prints beyond the rows that are shown: it has no option for these filters.
+    /// A note that the command prints more than the shown rows, because it has no option for these filters.
     private var besides: HTML {
         let all = [
             filter.currency.map { _ in "currencies" }, filter.storefront.map { _ in "storefronts" },

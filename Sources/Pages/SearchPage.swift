@@ -8,7 +8,7 @@ func encoded(_ text: String) -> String { PercentCoding.encode(text) }
 extension Site {
     static let searchMax = 128
     private static let resultsMax = 50
-    /// How long an item may be searched. No index finds it.
+    /// How long the search for an item may take. There is no index for it.
     private static let itemMilliseconds = 2000
 
     func searchPage(_ query: [String: [String]]) async throws -> Answer {
@@ -39,8 +39,8 @@ extension Site {
             )
         }
         if isSubscription { return .redirect(subscriptionAddress(text)) }
-        // A customer's token is no item, and no item has a space. Beside a batch it is searched only when asked for,
-        // because no index finds it.
+        // A customer's token is no item, and no item has a space. If a batch was found, items are searched only on
+        // request, because there is no index for them.
         let mayBeItem =
             customers.isEmpty && !text.isUUID && !text.contains(where: \.isWhitespace)
         let isAsked = batches.isEmpty || query["items"]?.last == "yes"

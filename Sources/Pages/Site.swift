@@ -17,7 +17,7 @@ package struct Site: Sendable {
         package var isRehearsal: Bool
         /// The price changes that may be called in a thousand seconds; nil where that is not known.
         package var callsPerThousandSeconds: Int?
-        /// How long nothing may be heard of a change, in milliseconds.
+        /// How long after a due statement a change counts as silent, in milliseconds.
         package var silentAfter: Int64
 
         package init(
@@ -40,7 +40,7 @@ package struct Site: Sendable {
     let log: Log
     let home: Kept<String, HomeFigures>
     let batches: Kept<String, BatchFacts>
-    /// The late rows of a batch, for which the calls of all other batches are read.
+    /// The late rows of a batch. Counting them needs the calls of all other batches.
     let lateRows: Kept<String, Int>
     /// The figures of the stored plan of a batch, which nothing changes any more.
     let plans: Kept<String, BatchFigures>
@@ -57,7 +57,7 @@ package struct Site: Sendable {
 
     /// How many batches keep their figures.
     private static let batchesKept = 64
-    /// How long a page waits for the first count of a batch before it is shown without.
+    /// How long a page waits for the first count of a batch before it is shown without it.
     private static let countPatience: Duration = .seconds(2)
     /// After how many seconds a page that waits for its first count, or for a newer one, is loaded again.
     static let firstCountSeconds = 3
@@ -81,7 +81,8 @@ package struct Site: Sendable {
                     of: id, callsPerThousandSeconds: rate, now: clock.nowMilliseconds(), on: $0)
             }
         }
-        // These pages say when they were counted, so that an older count is no lie, and nobody waits for a newer one.
+        // These pages show when they were counted, so an older count is acceptable, and readers need not wait for a
+        // newer one.
         batches = Kept(
             keysMax: Self.batchesKept, isOld: .seconds(600), patienceWithOld: .milliseconds(200),
             patienceWithNone: Self.countPatience
@@ -111,7 +112,7 @@ package struct Site: Sendable {
         }
     }
 
-    /// Seconds between two loads of a page on which something moves.
+    /// Seconds between two loads of a live page.
     static let refreshSeconds = 10
 
     /// The page of a request's path, with the name of its route.
@@ -181,7 +182,7 @@ package struct Site: Sendable {
 enum Answer: Sendable {
     case page(Page)
     case file(HTTPResponse)
-    /// The address of the page that has it.
+    /// The address of the page to show instead.
     case redirect(String)
 }
 
@@ -192,13 +193,13 @@ struct Page: Sendable {
     var body: HTML
     /// The instant that it shows, in UTC milliseconds.
     var asOf: Int64
-    /// Whether something moves on it.
+    /// Whether it changes by itself and so reloads.
     var isLive = false
     /// After how many seconds it is loaded again, where that differs from the usual time.
     var refreshSeconds: Int?
 }
 
-/// Where a page stands among the others.
+/// The section of the site to which a page belongs.
 enum Place: String, CaseIterable, Sendable {
     case batches, reports, health, search, otherPage
 
@@ -213,7 +214,7 @@ struct PageFault: Error {
     var status: Int
     var title: String
     var remedy: HTML
-    /// Whether it ends by itself, so that the page is loaded again: a screen on a wall has nobody who would.
+    /// Whether the fault ends by itself, so that the page reloads. A screen on a wall has no one to reload it.
     var passes: Bool
 
     init(_ status: Int, _ title: String, _ remedy: HTML, passes: Bool = false) {
@@ -244,7 +245,7 @@ extension Site {
         return Self.sealed(.html(status, document.text))
     }
 
-    /// Who reads slowly, or listens, must be able to stop it.
+    /// Slow readers, and users of screen readers, must be able to stop it.
     private func refreshing(_ page: Page, isStill: Bool) -> HTML {
         guard page.isLive else { return .none }
         guard !isStill else {
@@ -294,7 +295,8 @@ extension Site {
         return response(fault.status, page, at: place, query)
     }
 
-    /// Nothing but this page and its own style sheet may be loaded or run, and nobody may keep or frame it.
+    /// Sets headers so that only this page and its own style sheet may be loaded or run, and it may not be cached or
+    /// framed.
     static func sealed(_ response: HTTPResponse) -> HTTPResponse {
         var response = response
         response.headers["Cache-Control"] = "no-store"
@@ -349,7 +351,7 @@ extension PageFault {
             self.init(
                 500, "A sum is too large",
                 "\(name.title): \(why). <a href=\"/reports/money\">Money</a> shows each line.")
-        // The server ends what takes longer than a page may take.
+        // The server cancels a statement that takes longer than a page may take.
         case .failed(let why) where why.contains("[\(SQLState.queryCanceled)]"):
             self.init(
                 503, "This report takes too long for a page",
@@ -366,12 +368,12 @@ extension PageFault {
 func batchAddress(_ id: String) -> String { "/batches/\(PercentCoding.encode(id))" }
 func subscriptionAddress(_ id: String) -> String { "/subscriptions/\(PercentCoding.encode(id))" }
 
-/// The link to a subscription. An id is read as a whole, so no line breaks within it.
+/// The link to a subscription. No line breaks within the id, so that it can be read as a whole.
 func subscriptionLink(_ id: String) -> HTML {
     "<a class=\"id\" href=\"\(subscriptionAddress(id))\">\(id)</a>"
 }
 
-/// What stands at the top of a page: what somebody has to know or do.
+/// A notice at the top of a page: something that a person must know or do.
 struct Notice {
     enum Kind: String {
         case alarm, warn, calm

@@ -11,7 +11,7 @@ extension Site {
             404, "This subscription is not known",
             "Nothing was ever received of <code>\(String(id.prefix(80)))</code>. Check the original transaction id; "
                 + "<code>repricer sync</code> reads a subscription from the App Store.")
-        // No stored id is longer, and none has a control character; PostgreSQL takes no zero byte.
+        // No stored id is longer or has a control character, and PostgreSQL accepts no zero byte.
         let isPlain = id.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F }
         guard isPlain, (1...64).contains(id.utf8.count) else { throw unknown }
         let now = clock.nowMilliseconds()
@@ -132,7 +132,7 @@ private struct SubscriptionView {
             change.reason.map { "<span class=\"sub\">\(reasonWords($0))</span>" } ?? .none
         let undo: HTML = change.isUndo ? "<span class=\"sub\">takes back a change</span>" : .none
         let isOver = ChangeState(rawValue: change.state)?.isFinal ?? false
-        // What has ended lets nothing fall any more but what the dependents' table shows.
+        // An ended change cancels no further dependents; the dependents' table shows the others.
         let falls: HTML =
             isOver || change.dependents.isEmpty
             ? .none
@@ -256,7 +256,7 @@ private struct SubscriptionView {
     }
 }
 
-/// A short word or amount, which is read more easily where no line breaks in it. A longer one may be anything.
+/// Keeps a short word or amount on one line, where it is easier to read. A longer text may break.
 private func whole(_ text: String) -> HTML {
     text.isEmpty || text.count > 18 ? HTML(text) : "<span class=\"id\">\(text)</span>"
 }

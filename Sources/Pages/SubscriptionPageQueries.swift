@@ -1,7 +1,7 @@
 import Facts
 import Postgres
 
-/// What the page of one subscription reads, and what the search finds.
+/// The queries of a subscription's page and of the search.
 enum SubscriptionPageQueries {
     /// The newest facts. Instants are UTC milliseconds.
     struct Facts: Sendable {
@@ -85,7 +85,7 @@ enum SubscriptionPageQueries {
         var forecastEffectiveAt: Int64
         var dueEffectiveAt: Int64
         var effectiveAt: Int64?
-        /// The items that fall if this one is declined, by their names of today.
+        /// The items that are cancelled if this one is declined, by their current names.
         var dependents: [String]
     }
 
@@ -131,7 +131,7 @@ enum SubscriptionPageQueries {
         var currency: String
         var transactionID: String
         var explainedAs: String?
-        /// What is wrong with the charge; nil where nothing is known to be.
+        /// The charge exception; nil where none is known.
         var exception: String?
         var isCorrection: Bool
         var evidenceID: String
@@ -168,7 +168,8 @@ enum SubscriptionPageQueries {
         var sku: String
     }
 
-    /// What is wrong with charges, as far as they are summed up. Spread tables take no such question within another one.
+    /// The charge exceptions, as far as they are in the stored figures. It is a separate query, because spread tables
+    /// do not allow this as a subquery.
     private static func exceptions(
         of id: String, on connection: isolated PostgresConnection
     ) throws -> [Charge: [String]] {
@@ -201,7 +202,7 @@ enum SubscriptionPageQueries {
         var evidenceID: String?
     }
 
-    /// An item that it carries and that falls if an item of another subscription is declined.
+    /// An item that it carries and that is cancelled if an item of another subscription is declined.
     struct Claim: Sendable {
         var sku: String
         var parentID: String
@@ -211,11 +212,11 @@ enum SubscriptionPageQueries {
         var state: String
     }
 
-    /// What may fall with the open changes of other subscriptions.
+    /// The items that may be cancelled with open changes of other subscriptions.
     static func claims(
         of id: String, on connection: isolated PostgresConnection
     ) throws -> [Claim] {
-        // Two questions, because a claim and the change that makes it are in different buckets.
+        // These are two queries, because a claim and the change that makes it are in different buckets.
         let claims = try connection.query(
             """
             -- name: subscriptionPageClaims
@@ -328,7 +329,7 @@ enum SubscriptionPageQueries {
             """, on: connection)
     }
 
-    /// Finds an item. Only a reading of the whole table finds it, so it may take no longer than a person waits.
+    /// Finds an item by a scan of the whole table, so its time is limited to what a person waits.
     static func ofItem(
         _ sku: String, limit: Int, milliseconds: Int, on connection: isolated PostgresConnection
     ) throws -> [Found] {

@@ -1,6 +1,6 @@
 /// PostgreSQL's text form of a one-dimensional array: `{a,"b \"c\"",NULL}`.
 package enum ArrayText {
-    /// The elements, with nil for NULL; nil when the text is no array of one dimension.
+    /// The elements, with nil for NULL; nil when the text is not a one-dimensional array.
     package static func parse(_ text: String) -> [String?]? {
         let bytes = Array(text.utf8)
         guard bytes.count >= 2, bytes.first == UInt8(ascii: "{"), bytes.last == UInt8(ascii: "}")
@@ -20,7 +20,7 @@ package enum ArrayText {
         }
     }
 
-    /// The text with every element quoted, so that no word is taken for NULL.
+    /// The array's text with every element quoted, so that no element is taken for NULL.
     package static func format(_ elements: [String]) -> String {
         var text = "{"
         for (index, element) in elements.enumerated() {

@@ -68,7 +68,7 @@ struct Binding: Sendable {
     private static func microseconds(unixMilliseconds: Int64) -> Int64? {
         let (shifted, overflow) = unixMilliseconds.subtractingReportingOverflow(946_684_800_000)
         let (scaled, scaleOverflow) = shifted.multipliedReportingOverflow(by: 1000)
-        // The two extreme numbers mean infinity.
+        // PostgreSQL takes the two extreme numbers for infinity.
         return overflow || scaleOverflow || scaled == .max || scaled == .min ? nil : scaled
     }
 
@@ -131,8 +131,7 @@ struct Binding: Sendable {
     private static func writeText(
         _ value: String, to bytes: UnsafeMutableRawBufferPointer
     ) throws(PostgresError) {
-        // It is written in place, because making a string's bytes contiguous copies it, and native strings need no
-        // copy.
+        // It is written in place: native strings are contiguous, and making another string contiguous would copy it.
         let isCopied: Void? = value.utf8.withContiguousStorageIfAvailable {
             bytes.copyBytes(from: $0.prefix(bytes.count))
         }
@@ -141,8 +140,8 @@ struct Binding: Sendable {
         if nul != nil { throw .nulInText }
     }
 
-    /// PostgreSQL's binary array: dimensions, null flag, element type, length, lower bound, then each element with
-    /// its length (-1 is NULL). A claim sends thousands, so they are measured first and written where they stay.
+    /// PostgreSQL's binary array: dimensions, null flag, element type, length, lower bound, then each element with its
+    /// length (-1 is NULL). A claim sends thousands of elements, so they are measured first and written in place.
     /// `write` gets a buffer of `size` bytes.
     private static func array<Element>(
         _ values: some Collection<Element?>, type: TypeID, element: TypeID,
@@ -189,7 +188,7 @@ struct Binding: Sendable {
         return Binding(type: type, value: .binary(bytes))
     }
 
-    /// Writes the 16 bytes of the 8-4-4-4-12 form, in either case. Returns false when the text is not one.
+    /// Writes the 16 bytes of the 8-4-4-4-12 form, in either case. Returns false when the text is not a UUID.
     private static func writeUUID(_ text: String, to bytes: UnsafeMutableRawBufferPointer) -> Bool {
         var text = text
         return text.withUTF8 { characters in
@@ -222,7 +221,7 @@ extension PostgresError {
 }
 
 extension UnsafeMutableRawBufferPointer {
-    /// Writes the number at the beginning, where there is room.
+    /// Writes the number at the beginning, as far as it fits.
     fileprivate func store(bigEndian value: some FixedWidthInteger) {
         Swift.withUnsafeBytes(of: value.bigEndian) { copyBytes(from: $0.prefix(count)) }
     }

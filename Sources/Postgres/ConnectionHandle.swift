@@ -29,7 +29,7 @@ final class ConnectionHandle {
         return parts.map { $0.drop { $0.isWhitespace } }.joined(separator: "; ")
     }
 
-    /// Waits until the socket is ready. Returns false when it is not within `timeout`.
+    /// Waits until the socket is ready. Returns false where it is not ready within `timeout`.
     ///
     /// - Parameter timeout: The limit in milliseconds. With -1 only the server's timeouts end the wait.
     func wait(for events: Int32, timeout: Int32 = -1) -> Bool {
@@ -52,7 +52,7 @@ extension PostgresError {
             PQresultErrorField(result, Int32(letter.value)).map { String(cString: $0) }
         }
         guard let state = field("C") else {
-            // libpq made this result itself, so the server said nothing.
+            // Without an SQLSTATE libpq made this result itself, and the server did not answer.
             self.init(connectionLostWith: ConnectionHandle.trimmed(PQresultErrorMessage(result)))
             self.statement = statement
             return
@@ -74,7 +74,7 @@ extension PostgresError {
         self.statement = statement
     }
 
-    /// Whether the prepared statement no longer fits: its table changed, or it was discarded.
+    /// Whether the prepared statement cannot be used any more: its table changed, or it was discarded.
     var isStalePlan: Bool {
         sqlState == .invalidStatementName
             || (sqlState == .featureNotSupported && message?.contains("cached plan") == true)

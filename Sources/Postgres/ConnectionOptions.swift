@@ -26,8 +26,8 @@ package struct ConnectionOptions: Sendable {
         self.connectTimeout = connectTimeout
     }
 
-    /// Our statements touch a few rows each. Where the planner thinks otherwise, since it has no statistics of a table
-    /// that hardly changes, compiling one costs some hundred times its work.
+    /// Our statements touch few rows each. Where the planner expects many, because a table that hardly changes has no
+    /// statistics, compiling a statement takes about a hundred times as long as running it.
     private static let jitOff = "SET jit = off"
 
     /// The statements that set the session. The decoding of instants relies on UTC and ISO.
@@ -40,10 +40,10 @@ package struct ConnectionOptions: Sendable {
         return lines.joined(separator: "; ")
     }
 
-    /// The two settings that PgBouncer carries from one server session to the next.
+    /// The two settings that PgBouncer keeps for a client across server sessions.
     static let pooledScript = "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'"
 
-    /// The settings of one transaction, where none can be set for longer.
+    /// The settings for one transaction, for use through a pooler, where none can be set for longer.
     var localScript: String { localStatements.joined(separator: "; ") }
 
     /// The same settings, one by one.
@@ -58,7 +58,7 @@ package struct ConnectionOptions: Sendable {
         return lines + timeouts.map { "SET LOCAL \($0)" } + readOnly
     }
 
-    /// Whether anything is set that also concerns a single statement.
+    /// Whether any limit is set that also affects a single statement.
     var hasLimits: Bool { isReadOnly || statementTimeout != nil || lockTimeout != nil }
 
     private var limits: [String] {

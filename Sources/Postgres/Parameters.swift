@@ -1,6 +1,6 @@
 import CLibPQ
 
-/// The values of one statement in the shape that libpq wants: one buffer, many pointers.
+/// The values of one statement as libpq takes them: pointers into one buffer.
 struct Parameters {
     /// The protocol counts parameters in 16 bits.
     static let countMax = 65_535
@@ -13,7 +13,7 @@ struct Parameters {
     /// About how many bytes the values take on the wire.
     var byteCount: Int { buffer.count }
 
-    /// Throws what a value was refused for. Nothing has been sent then.
+    /// Throws the error of a value that cannot be sent; nothing has been sent then.
     init(_ bindings: [Binding], statement: @autoclosure () -> String) throws(PostgresError) {
         guard bindings.count <= Self.countMax else {
             var error = PostgresError(.tooLarge, "\(bindings.count) parameters, at most 65535")

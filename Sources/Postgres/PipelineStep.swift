@@ -1,12 +1,12 @@
 /// One statement of a pipeline, ready to be sent.
 struct PipelineStep {
-    /// Whose statement it is, and so what its error means.
+    /// The statement's part in a transaction, which decides what its error means.
     enum Role {
         /// Opens the transaction: `BEGIN`, and the settings that hold for it alone.
         case opening
         /// A statement of a transaction's body whose rows nobody reads.
         case unread
-        /// Its rows go to the caller.
+        /// A statement whose rows go to the caller.
         case asked
         /// The `COMMIT`.
         case commit
@@ -16,7 +16,7 @@ struct PipelineStep {
     let key: StatementCache.Key
     let parameters: Parameters
 
-    /// Throws what a value was refused for. Nothing has been sent then.
+    /// Throws the error of a value that cannot be sent; nothing has been sent then.
     init(_ sql: SQL, _ role: Role) throws(PostgresError) {
         key = StatementCache.Key(sql)
         parameters = try Parameters(sql.bindings, statement: sql.name)
@@ -33,7 +33,7 @@ struct PipelineStep {
 }
 
 /// The first error of a pipeline, and the step that it answers. Where the connection broke, that is the first step
-/// without an answer: the server may have done it, and those after it.
+/// without an answer: the server may have executed it and the steps after it.
 struct PipelineFailure: Error {
     let error: PostgresError
     let role: PipelineStep.Role

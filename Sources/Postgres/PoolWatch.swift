@@ -1,14 +1,14 @@
 package import ServiceKit
 
-/// What a pool reports: how long its users wait, how many connections it has, and that the database is away. It
-/// reports an outage once, however many users fail.
+/// Reports a pool's figures: how long its users wait, how many connections it has, and outages of the database. It logs
+/// an outage once, however many users fail.
 package struct PoolWatch: Sendable {
     let waitTime: Timing
     package let outage: Outage
     private let metrics: Metrics
     private let name: String
 
-    /// The outage of a database, for the watches of all its pools.
+    /// One database's outage log, to be shared by all its pools.
     package static func outage(_ log: Log) -> Outage {
         Outage(
             log: log, failure: "the database is away; what needs it is tried again",

@@ -1,7 +1,7 @@
 import CLibPQ
 
 extension PostgresConnection {
-    /// Leaves a COPY that nobody wants, so that the connection stays usable.
+    /// Ends a COPY that the caller did not expect, so that the connection stays usable.
     func abandonCopy(_ handle: ConnectionHandle, _ status: ExecStatusType) {
         if status == PGRES_COPY_OUT {
             var buffer: UnsafeMutablePointer<CChar>?

@@ -4,9 +4,9 @@ import Glibc
 extension PostgresConnection {
     /// Sends all statements, then reads all results: one round trip and one sync for the batch.
     ///
-    /// Outside a transaction the batch is one by itself: all or none. The first error is thrown and
-    /// the rest of the batch is not executed. At most `pipelineStatementsMax` statements; a value
-    /// that cannot be sent is refused before anything is sent.
+    /// Outside a transaction the batch is a transaction of its own: all or none. The first error is thrown and the rest
+    /// of the batch is not executed. At most `pipelineStatementsMax` statements; a value that cannot be sent is refused
+    /// before anything is sent.
     package func pipeline(_ statements: [SQL]) throws(PostgresError) -> [Rows] {
         guard !statements.isEmpty else { return [] }
         try Self.checkCount(statements.count)
@@ -19,14 +19,15 @@ extension PostgresConnection {
         return try pipelineWithLimits(steps)
     }
 
-    /// Begins a pipeline; the task tells how it ends. It is called while another one is under way, and returns when that
-    /// one has ended: so the server finds the next statements at once, however busy the threads of their maker are.
+    /// Starts a pipeline in a task, which ends with its result. A caller may call this while another pipeline runs: the
+    /// actor runs the call once that one has ended, so that the server gets the next statements at once, however busy
+    /// the caller's threads are.
     package func start(_ statements: [SQL]) -> Task<Void, any Error> {
         Task { _ = try pipeline(statements) }
     }
 
-    /// Through a pooler the session's limits can be set for no longer than a transaction, so the batch gets one of its
-    /// own, in the same trip.
+    /// Through a pooler, limits can only be set for a transaction, so the batch gets one of its own in the same round
+    /// trip.
     private func pipelineWithLimits(_ steps: [PipelineStep]) throws(PostgresError) -> [Rows] {
         let opening = try (["BEGIN"] + options.localStatements).map {
             text throws(PostgresError) in try PipelineStep(SQL(unsafe: text), .opening)
@@ -36,7 +37,7 @@ extension PostgresConnection {
         do throws(PipelineFailure) {
             return try exchange(opening + steps + [end], handle)
         } catch {
-            // What the caller learns is what went wrong, and not that nobody is left to be told of it.
+            // The caller gets the first error, and not that of a rollback on a broken connection.
             do throws(PostgresError) {
                 if isInTransaction { try command("ROLLBACK") }
             } catch {
@@ -53,8 +54,8 @@ extension PostgresConnection {
         }
     }
 
-    /// Sends the steps after what a transaction still has to send, with one sync. Returns the rows of the asked
-    /// steps.
+    /// Sends the transaction's unsent statements and then the steps, with one sync. Returns the rows of the steps with
+    /// the role `asked`.
     func converse(_ steps: [PipelineStep]) throws(PostgresError) -> [Rows] {
         if let failure = body?.failure { throw failure }
         let handle = try open()
@@ -67,8 +68,8 @@ extension PostgresConnection {
         }
     }
 
-    /// Sends the steps with one sync, and returns the rows of the asked ones. Closes the connection where it can no
-    /// longer be used.
+    /// Sends the steps with one sync, and returns the rows of those with the role `asked`. Closes a connection that can
+    /// no longer be used.
     func exchange(
         _ steps: [PipelineStep], _ handle: ConnectionHandle
     ) throws(PipelineFailure) -> [Rows] {
@@ -99,13 +100,13 @@ extension PostgresConnection {
     /// The expected results, in order.
     private struct Expected {
         let step: PipelineStep
-        /// nil where it was sent without a name.
+        /// nil where the statement was sent unnamed.
         let entry: StatementCache.Entry?
-        /// Whether it is the answer to the preparing, which has no columns.
+        /// Whether it is the answer to the preparation, which has no columns.
         var isPreparing = false
     }
 
-    /// How many bytes libpq may hold back before the socket is asked whether it is full.
+    /// How many bytes libpq may buffer before they are flushed.
     private static let unflushedMax = 32_768
 
     private func send(
@@ -175,8 +176,8 @@ extension PostgresConnection {
         return text.utf8.count
     }
 
-    /// Writes what libpq holds back. While the socket is full it also reads: the server stops reading when nobody
-    /// reads its results, and both sides would wait for ever.
+    /// Flushes libpq's buffer. While the socket is full it also reads: a server whose results nobody reads stops
+    /// reading too, and both sides would wait for ever.
     private func flush(_ handle: ConnectionHandle) throws(PostgresError) {
         while true {
             let left = PQflush(handle.pointer)
@@ -224,8 +225,8 @@ extension PostgresConnection {
         return results
     }
 
-    /// Reads the answer to the sync, at which the server commits what stands outside a transaction. Before that
-    /// nothing is stored.
+    /// Reads the answer to the sync, at which the server commits statements outside a transaction. Before that nothing
+    /// is stored.
     private func receiveSync(
         after last: PipelineStep.Role, _ failure: PipelineFailure?, _ handle: ConnectionHandle
     ) throws(PipelineFailure) {
@@ -237,7 +238,7 @@ extension PostgresConnection {
             } catch {
                 failure = failure ?? PipelineFailure(error: error, role: last)
             }
-            // What else it says is of no use.
+            // Any other answer leaves the connection out of step, so it is closed.
             close()
             throw failure ?? lost(handle, last)
         }
@@ -249,7 +250,7 @@ extension PostgresConnection {
         PipelineFailure(error: PostgresError(connectionLostWith: handle.message), role: role)
     }
 
-    /// The result, where it is the success that the step should have.
+    /// The result, if the step succeeded as it should. Throws otherwise.
     private func answer(
         _ result: OpaquePointer, to step: PipelineStep, of entry: StatementCache.Entry?,
         _ handle: ConnectionHandle
@@ -257,7 +258,7 @@ extension PostgresConnection {
         let status = PQresultStatus(result)
         guard status != PGRES_COPY_IN && status != PGRES_COPY_OUT && status != PGRES_COPY_BOTH
         else {
-            // libpq knows no way out of a COPY in a pipeline.
+            // libpq cannot leave a COPY within a pipeline.
             PQclear(result)
             close()
             throw PostgresError(.wrongCall, "COPY is no statement of this connection")
@@ -266,10 +267,10 @@ extension PostgresConnection {
         switch step.role {
         case .opening, .asked: break
         case .unread:
-            // What follows would be stored by itself.
+            // The body ended its transaction, and later statements would be committed one by one.
             guard !["COMMIT", "ROLLBACK"].contains(owned.tag) else { throw .endedByItself }
         case .commit:
-            // Where nothing could be stored, the answer to COMMIT is ROLLBACK and no error.
+            // To the COMMIT of an aborted transaction the server answers ROLLBACK, without an error.
             guard owned.tag == "COMMIT" else { throw .aborted }
         }
         return owned

@@ -1,6 +1,6 @@
 import CLibPQ
 
-/// How much a transaction sees of others.
+/// The isolation level of a transaction.
 package enum Isolation: String, Sendable {
     case readCommitted = "READ COMMITTED"
     case repeatableRead = "REPEATABLE READ"
@@ -9,26 +9,26 @@ package enum Isolation: String, Sendable {
 
 /// What a transaction still has to send while its body runs.
 struct TransactionBody {
-    /// The opening steps, until the first statement takes them along.
+    /// The opening steps, until they are sent with the first statement.
     var opening: [PipelineStep]
-    /// Statements that nobody waits for, in their order.
+    /// Statements of `sendLater`, in their order.
     var unread: [PipelineStep] = []
-    /// The error of a refused `BEGIN`. Nothing may be sent then, because it would stand by itself.
+    /// The error of a refused `BEGIN`. Nothing may be sent then, because it would run outside a transaction.
     var failure: PostgresError?
 
-    /// Whether the next statement can go by itself.
+    /// Whether the next statement can be sent alone, because nothing is left to send before it.
     var isSent: Bool { opening.isEmpty && unread.isEmpty && failure == nil }
 }
 
 extension PostgresConnection {
     /// Runs `body` in a transaction: committed when it returns, rolled back when it throws.
     ///
-    /// `BEGIN` travels with the first statement of the body, and what `sendLater` was given with `COMMIT`; a body that
-    /// sends nothing costs nothing. Errors of `BEGIN` and `COMMIT` are `PostgresError`s with their `phase`, also where
-    /// the body swallows the first; a connection that breaks at `COMMIT` is `commitOutcomeUnknown`. The body's error
-    /// is thrown on as it is; when the rollback fails as well and the connection was not lost already, the rollback's
-    /// error is thrown with the body's as `underlying`, and the connection is closed. A body that swallows a failed
-    /// statement gets `transactionAborted`. Transactions do not nest: `transactionMisused`.
+    /// `BEGIN` is sent with the body's first statement, and the statements of `sendLater` with `COMMIT`. A body without
+    /// statements costs no round trip. Errors of `BEGIN` and `COMMIT` are `PostgresError`s with their `phase`, also
+    /// where the body swallows the first; a connection that breaks at `COMMIT` is `commitOutcomeUnknown`. The body's
+    /// error is thrown on as it is; when the rollback fails as well and the connection was not lost already, the
+    /// rollback's error is thrown with the body's as `underlying`, and the connection is closed. A body that swallows a
+    /// failed statement gets `transactionAborted`. Transactions do not nest: `transactionMisused`.
     package func transaction<T: Sendable>(
         _ isolation: Isolation = .readCommitted,
         _ body: @Sendable (isolated PostgresConnection) async throws -> T
@@ -45,12 +45,12 @@ extension PostgresConnection {
         return value
     }
 
-    /// Statements of this transaction whose rows nobody reads. They cost no round trip of their own: they travel with
-    /// `COMMIT`, or before the body's next statement, whatever that is, so that none overtakes another.
+    /// Queues statements of this transaction whose rows nobody reads. They cost no round trip of their own: they are
+    /// sent with `COMMIT` or before the body's next statement, whichever comes first, so that none overtakes another.
     ///
-    /// An error of one is thrown by whoever sends them: the next statement, or `transaction` after its body; it names
-    /// its statement and has no `phase`, and nothing of the transaction is stored. They are forgotten when the body
-    /// throws. A value that can't be sent is refused at once; at most `pipelineStatementsMax` wait at a time.
+    /// The call that sends them throws their first error: the next statement, or `transaction` after its body. The
+    /// error names its statement and has no `phase`, and nothing of the transaction is stored. When the body throws
+    /// they are dropped. A value that can't be sent is refused at once; at most `pipelineStatementsMax` wait at a time.
     /// Outside a transaction: `transactionMisused`.
     package func sendLater(_ statements: [SQL]) throws(PostgresError) {
         guard !statements.isEmpty else { return }
@@ -79,14 +79,14 @@ extension PostgresConnection {
             })
     }
 
-    /// What has to be sent before anything else.
+    /// Takes the steps that must be sent before any other.
     func takeUnsent() -> [PipelineStep] {
         guard let body else { return [] }
         self.body = TransactionBody(opening: [], failure: body.failure)
         return body.opening + body.unread
     }
 
-    /// The error to throw. A transaction that could not be begun stays so until its end.
+    /// The error to throw. A refused `BEGIN` is remembered until the end of the body.
     func noted(_ failure: PipelineFailure) -> PostgresError {
         switch failure.role {
         case .opening:
@@ -142,7 +142,7 @@ extension PostgresConnection {
         }
     }
 
-    /// Sends what is left and `COMMIT` together. After an error the server passes over `COMMIT`.
+    /// Sends the unsent steps and `COMMIT` together. After an error the server skips `COMMIT`.
     private func commit(
         _ unsent: [PipelineStep], _ handle: ConnectionHandle
     ) throws(PostgresError) {
@@ -150,7 +150,7 @@ extension PostgresConnection {
         do throws(PipelineFailure) {
             _ = try exchange(unsent + [end], handle)
         } catch {
-            // Whichever answer is missing, the server may have committed before it fell silent.
+            // Whichever answer is missing, the server may have committed before the connection broke.
             guard !error.error.isConnectionLoss else { throw outcome(ofCommit: error.error) }
             let cause = noted(error)
             try rollBack(because: cause)

@@ -2,7 +2,7 @@ import CLibPQ
 import Glibc
 import ServiceKit
 
-/// One connection. Its blocking calls run on a thread of its own, never on Swift's shared pool.
+/// One connection. Its blocking calls run on its own thread, never on Swift's shared pool.
 ///
 /// A call always runs to its end, even when the waiting task is cancelled, so that a cancelled task
 /// never leaves a half-read result behind. After a connection loss every call throws; take a new
@@ -17,10 +17,11 @@ package actor PostgresConnection {
     /// The transaction whose body runs; nil outside one.
     var body: TransactionBody?
     private(set) var options = ConnectionOptions()
-    /// Whether the server takes no writes: after a failover it may no longer be the primary.
+    /// Whether the server refused a write: after a failover it may no longer be the primary. The connection is then not
+    /// lent again.
     private var isSpent = false
-    /// Whether a pooler such as PgBouncer lies between. The next transaction may then run in another server session,
-    /// so nothing is prepared by name and no setting may outlive its transaction.
+    /// Whether the connection goes through a pooler such as PgBouncer. The next transaction may then run in another
+    /// server session, so nothing is prepared by name and no setting may outlive its transaction.
     package private(set) var isPooled = false
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -82,7 +83,7 @@ package actor PostgresConnection {
         try command(isPooled ? ConnectionOptions.pooledScript : options.script)
     }
 
-    /// Whether a pooler answers: it makes up the process id of the session that it pretends to be.
+    /// Whether a pooler answers: it invents the process id of the session that it presents.
     private func speaksThroughPooler(
         _ handle: ConnectionHandle
     ) throws(PostgresError) -> Bool {
@@ -95,7 +96,7 @@ package actor PostgresConnection {
         guard !conninfo.utf8.contains(0) else { throw .nulInText }
         let isURI = conninfo.hasPrefix("postgresql://") || conninfo.hasPrefix("postgres://")
         guard isURI || conninfo.contains("=") else {
-            // libpq takes it for the name of a database, and tells it to everybody where there is none.
+            // libpq would take such a text for a database's name, and its error would quote it, password included.
             guard conninfo.contains(where: { "/:@".contains($0) }) else { return }
             throw PostgresError(
                 .badConnectionString,
@@ -109,13 +110,13 @@ package actor PostgresConnection {
         PQconninfoFree(parsed)
     }
 
-    /// The connection for one question. Throws why there is none any more.
+    /// The connection for one round trip, which is counted. Throws where it is lost or closed.
     func openForTrip() throws(PostgresError) -> ConnectionHandle {
         tripCount += 1
         return try open()
     }
 
-    /// The connection. Throws why there is none any more.
+    /// The connection. Throws where it is lost or closed.
     func open() throws(PostgresError) -> ConnectionHandle {
         guard let handle else {
             throw PostgresError(.closed, "the connection was closed")
@@ -131,7 +132,7 @@ package actor PostgresConnection {
     /// The server process behind this connection, for `pg_terminate_backend` in tests; 0 when none.
     package var backendProcessID: Int32 { handle.map { PQbackendPID($0.pointer) } ?? 0 }
 
-    /// How many questions waited for the server's answer so far, however many statements each held.
+    /// The number of round trips so far, however many statements each held.
     package internal(set) var tripCount = 0
 
     /// Whether `close()` was called.
@@ -140,23 +141,22 @@ package actor PostgresConnection {
     /// How many statements are prepared now, at most `StatementCache.limit`.
     package var preparedStatementCount: Int { cache.count }
 
-    /// Whether somebody else can use the session: it is up and outside a transaction, and the server has not hung up
-    /// meanwhile.
+    /// Whether another user can use the session: it is up and outside a transaction, and the server has not closed it.
     package var isReusable: Bool {
         guard isClean, let handle else { return false }
-        // Data without a question is a notice or the server's farewell, and the end that follows a farewell may still
-        // be on its way. A new connection is cheaper than the doubt.
+        // Unsolicited data is a notice, or the server's last message before it closes the connection. Opening a new
+        // connection is cheaper than finding out which.
         return !handle.wait(for: POLLIN, timeout: 0)
     }
 
-    /// Whether it is reusable as far as is known without asking the socket. Its next user asks.
+    /// Whether it looks reusable without polling the socket. `isReusable` polls it before the next use.
     private var isClean: Bool {
         guard let handle, handle.isUp, !isSpent else { return false }
         return PQtransactionStatus(handle.pointer) == PQTRANS_IDLE && body == nil
     }
 
-    /// One use of a lent connection, all of it on its thread. Returns nil where it lay idle and can no longer be
-    /// used; nothing was done then.
+    /// Runs one use of a lent connection, all of it on the connection's thread. Returns nil, with nothing done, where
+    /// the connection was idle and can no longer be used.
     func use<T: Sendable>(
         afterIdling: Bool, _ body: @Sendable (isolated PostgresConnection) async throws -> T
     ) async -> (result: Result<T, any Error>, isClean: Bool)? {
@@ -186,7 +186,7 @@ package actor PostgresConnection {
         do throws(PostgresError) {
             return try run(step)
         } catch  where error.isStalePlan {
-            // The table changed under the plan, or somebody discarded it. It is prepared once more.
+            // The table changed, or the statement was discarded. It is prepared once more.
             cache.remove(step.key)
             guard !isInTransaction else { throw error }
             return try run(step)
@@ -206,15 +206,15 @@ package actor PostgresConnection {
         try command(text)
     }
 
-    /// Runs a text like `script`, whatever a transaction still has to send.
+    /// Runs a text like `script`, but does not send the transaction's unsent statements first.
     func command(_ text: String) throws(PostgresError) {
         guard !text.utf8.contains(0) else { throw .nulInText }
         let handle = try openForTrip()
         _ = try check(PQexec(handle.pointer, text), handle, statement: SQL(unsafe: text).name)
     }
 
-    /// Runs a statement through a pooler. There the session's limits can be set for no longer than a transaction, so
-    /// a statement with limits gets one of its own.
+    /// Runs a statement through a pooler. There, limits can only be set for a transaction, so a statement with limits
+    /// gets one of its own.
     private func runUnnamed(_ step: PipelineStep) throws(PostgresError) -> Rows {
         let handle = try openForTrip()
         let needsTransaction = options.hasLimits && !isInTransaction
@@ -262,15 +262,15 @@ package actor PostgresConnection {
     func freeEvicted(_ handle: ConnectionHandle) {
         guard !cache.evicted.isEmpty, PQtransactionStatus(handle.pointer) == PQTRANS_IDLE
         else { return }
-        // Each goes by itself, so that an unknown name keeps no other from being freed.
+        // Each is sent alone, so that an unknown name does not keep the others from being freed.
         for name in cache.takeEvicted() {
             tripCount += 1
             PQclear(PQexec(handle.pointer, "DEALLOCATE \(name)"))
         }
     }
 
-    /// The result when it is a success. Otherwise it throws the error, and the result is cleared. `entry` is the
-    /// prepared statement that was answered.
+    /// The result, if it is a success. Otherwise clears the result and throws its error. `entry` is the prepared
+    /// statement that was executed.
     func check(
         _ result: OpaquePointer?, _ handle: ConnectionHandle,
         statement: @autoclosure () -> String, of entry: StatementCache.Entry? = nil

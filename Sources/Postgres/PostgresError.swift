@@ -1,6 +1,6 @@
 import ServiceKit
 
-/// What went wrong between us and the database.
+/// An error of the database or of the connection to it.
 ///
 /// `description` is safe to log and to show: it never holds a statement's values or a connection
 /// string. `debugDescription` adds the server's detail and hint, which may quote row values.
@@ -10,7 +10,7 @@ package struct PostgresError: Error, Sendable, Equatable {
         case badConnectionString
         /// No connection could be made; nothing was executed.
         case cannotConnect
-        /// The connection broke; a statement outside a transaction may or may not have been done.
+        /// The connection broke; a statement outside a transaction may or may not have taken effect.
         case connectionLost
         /// The connection broke while committing: the transaction may or may not be durable.
         case commitOutcomeUnknown
@@ -32,9 +32,9 @@ package struct PostgresError: Error, Sendable, Equatable {
         case wrongCall
         /// The result has no such column.
         case missingColumn
-        /// The column is NULL where a value was asked for.
+        /// The column is NULL where a value was required.
         case unexpectedNull
-        /// The column's text is not of the type asked for.
+        /// The column's text is not of the requested type.
         case undecodableColumn
         /// `one()` on a result with no row or several.
         case unexpectedRowCount
@@ -63,9 +63,9 @@ package struct PostgresError: Error, Sendable, Equatable {
     /// The `-- name:` of the statement, or its first words.
     package var statement: String?
     package var phase: Phase?
-    /// Complete text of the error that made the rollback necessary, when the rollback failed too.
+    /// The complete text of the error that caused the rollback, when the rollback failed too.
     package var underlying: String?
-    /// Whether the pool's log already says that the database is away.
+    /// Whether the pool has already logged this outage of the database.
     package var isTold = false
 
     package init(_ code: Code, _ summary: String) {
@@ -73,7 +73,7 @@ package struct PostgresError: Error, Sendable, Equatable {
         self.summary = summary
     }
 
-    /// Whether the connection is unusable. The work may be tried again on a new one.
+    /// Whether the connection is unusable. The work may be retried on a new one.
     package var isConnectionLoss: Bool {
         switch code {
         case .cannotConnect, .connectionLost, .commitOutcomeUnknown:
@@ -89,7 +89,7 @@ package struct PostgresError: Error, Sendable, Equatable {
 }
 
 extension PostgresError: ToldError {
-    /// Whether the database cannot be reached, or has no connection for us.
+    /// Whether the database cannot be reached, or no connection became free in time.
     var isOutage: Bool { isConnectionLoss || code == .poolTimedOut }
 }
 

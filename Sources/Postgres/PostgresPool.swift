@@ -2,8 +2,8 @@ import ServiceKit
 
 /// A bounded set of connections, opened when needed, and lent to one user at a time.
 ///
-/// A connection that broke, or that came back in the middle of a transaction, is thrown away. One that the server
-/// closed while it lay idle is noticed before it is lent. Waiters are served in order and wait at most `waitMax`.
+/// A connection that broke, or that came back in the middle of a transaction, is discarded. One that the server closed
+/// while it was idle is detected before it is lent. Waiters are served in order and wait at most `waitMax`.
 package final class PostgresPool: Sendable {
     private let conninfo: String
     private let applicationName: String
@@ -15,7 +15,7 @@ package final class PostgresPool: Sendable {
     /// - Parameters:
     ///   - size: The most connections, at least 1.
     ///   - waitMax: How long a user waits for a connection before `poolTimedOut`.
-    ///   - watch: Gets the waits, and outages of the database.
+    ///   - watch: Records the waits and the outages of the database.
     package init(
         conninfo: String, applicationName: String, size: Int, options: ConnectionOptions = .init(),
         waitMax: Duration = .seconds(30), watch: PoolWatch? = nil
@@ -57,7 +57,7 @@ package final class PostgresPool: Sendable {
         _ = try await run { try $0.pipeline([statement]) }
     }
 
-    /// Lends a connection. All of its use is on its thread, which costs two switches of threads.
+    /// Lends a connection. All of its use runs on its thread, which costs two thread switches.
     private func run<T: Sendable>(
         _ body: @Sendable (isolated PostgresConnection) async throws -> T
     ) async throws -> T {
@@ -115,7 +115,7 @@ package final class PostgresPool: Sendable {
         }
     }
 
-    /// Connects for a place that is ours. On failure the place goes to the next waiter.
+    /// Connects for a place that the caller holds. On failure the place goes to the next waiter.
     private func fill() async throws -> PostgresConnection {
         do throws(PostgresError) {
             return try await PostgresConnection.connect(

@@ -11,10 +11,10 @@ final class ResultHandle: @unchecked Sendable {
     let pointer: OpaquePointer
     let columns: ResultColumns
 
-    /// - Parameter known: The columns of an earlier result of the same plan.
+    /// - Parameter known: The columns of an earlier result of the same prepared statement.
     init(_ pointer: OpaquePointer, columns known: ResultColumns? = nil) {
         self.pointer = pointer
-        // Where there is no row, nobody reads a column.
+        // Without rows nobody reads a column.
         let count = PQntuples(pointer) > 0 ? PQnfields(pointer) : 0
         if let known, known.fits(pointer, count: count) {
             columns = known
@@ -27,13 +27,14 @@ final class ResultHandle: @unchecked Sendable {
         PQclear(pointer)
     }
 
-    /// What was done: `SELECT 3`, `COMMIT`.
+    /// The command tag: `SELECT 3`, `COMMIT`.
     var tag: String { PQcmdStatus(pointer).map { String(cString: $0) } ?? "" }
 }
 
 /// The place of each column of a result; of two with the same name it is the first.
 ///
-/// It is asked for every value of every row, so it tells names apart by their shapes, and hardly ever by their bytes.
+/// It is used for every value of every row, so it tells names apart by their shape (length, first and last byte) and
+/// hardly ever compares their bytes.
 struct ResultColumns: Sendable {
     private let names: [String]
     private let shapes: [UInt32]
@@ -64,7 +65,7 @@ struct ResultColumns: Sendable {
         return nil
     }
 
-    /// The length with the first and the last byte.
+    /// The length, the first and the last byte of a name in one number.
     private static func shape(_ name: String) -> UInt32 {
         name.utf8.withContiguousStorageIfAvailable(shape) ?? shape(name.utf8)
     }
@@ -137,15 +138,15 @@ package struct Row: Sendable {
         return value
     }
 
-    /// What `decode` makes of the column's text form, without a copy; nil for NULL, and where it gives nil.
+    /// The result of `decode` on the column's text form, without a copy; nil for NULL, and where `decode` returns nil.
     package func decoded<T>(
         _ column: String, _ decode: (UnsafeRawBufferPointer) -> T?
     ) throws(PostgresError) -> T? {
         try withValue(column, "readable") { bytes -> T?? in .some(decode(bytes)) } ?? nil
     }
 
-    /// The place of the first of these texts, as UTF-8, that is the column's text form; nil for NULL, and where none
-    /// is.
+    /// The index of the first of these UTF-8 texts that equals the column's text form; nil for NULL, and where none
+    /// does.
     package func place(
         of column: String, among texts: [[UInt8]]
     ) throws(PostgresError) -> Int? {
@@ -158,8 +159,8 @@ package struct Row: Sendable {
         } ?? nil
     }
 
-    /// Gives the bytes of each column's text form, in their order, or nil for NULL. They stay as long as the call. It serves
-    /// who reads all columns of many rows.
+    /// Calls `body` with the bytes of each column's text form in order, nil for NULL. The bytes are valid during the
+    /// call only. It is for reading all columns of many rows.
     package func forEachCell(
         _ body: (_ field: Int, _ bytes: UnsafeBufferPointer<UInt8>?) -> Void
     ) {
@@ -214,7 +215,7 @@ package struct Row: Sendable {
         try required(column, boolOrNil(column))
     }
 
-    /// A `timestamptz` as UTC milliseconds, cut off below. Infinity cannot be decoded.
+    /// A `timestamptz` as UTC milliseconds; the microseconds below are cut off. Infinity is `undecodableColumn`.
     package func millisecondsOrNil(_ column: String) throws(PostgresError) -> Int64? {
         try withValue(column, "a finite timestamptz") { CivilTime.parse($0, as: .postgres) }
     }

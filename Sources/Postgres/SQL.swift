@@ -1,11 +1,11 @@
 /// One statement: static text and bound values.
 ///
-/// `"SELECT … WHERE id = \(id)"` binds `id`; nothing is ever spliced except by `\(unsafe:)`.
-/// Strings are bound without a type, so that the server infers uuid, date or text from the place;
-/// where it cannot (`jsonb_build_object`, `$1 IS NULL`) the statement says `::text`. Numbers,
-/// instants, JSON and arrays carry their type.
+/// `"SELECT … WHERE id = \(id)"` binds `id`; no other text is ever spliced in, except by `\(unsafe:)`. Strings are
+/// bound without a type, so that the server infers uuid, date or text from the context; where it cannot
+/// (`jsonb_build_object`, `$1 IS NULL`) the statement must say `::text`. Numbers, instants, JSON and arrays carry their
+/// type.
 package struct SQL: Sendable, ExpressibleByStringInterpolation {
-    /// The static pieces; a bound value stands between each two.
+    /// The static pieces, with a bound value between each two.
     var pieces: [String]
     var bindings: [Binding]
 

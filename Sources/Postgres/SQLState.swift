@@ -32,7 +32,7 @@ package struct SQLState: Hashable, Sendable, CustomStringConvertible {
     /// Our own: the program is older than the newest breaking migration (`repricer.allow_program`).
     package static let programTooOld = SQLState("RP001")
 
-    /// Whether it is of class 08, or the server is going away or coming up.
+    /// Whether it is of class 08, or the server is shutting down or starting.
     package var isConnectionException: Bool {
         classCode == "08" || self == .adminShutdown || self == .crashShutdown
             || self == .cannotConnectNow

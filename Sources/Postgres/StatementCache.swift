@@ -1,10 +1,10 @@
-/// The statements that this connection has prepared. The one that was not used for longest is evicted first.
+/// The statements that this connection has prepared. The least recently used one is evicted first.
 struct StatementCache {
-    /// What tells statements apart: their static pieces, and the types of the values between them.
+    /// Identifies a statement: its static pieces, and the types of the values between them.
     ///
-    /// It is looked up at each call, so neither is the text built nor its bytes hashed. The pieces are literals of
-    /// the program, and equal ones are nearly always the same bytes in memory, which a comparison sees at once. The
-    /// hash is made of their lengths and types; the comparison tells apart statements that agree in these.
+    /// It is looked up at each call, so the text is not built and its bytes are not hashed. The pieces are literals of
+    /// the program: equal ones are nearly always the same bytes in memory, which a comparison sees at once. The hash
+    /// covers the pieces' lengths and the values' types; the comparison tells apart statements that agree in these.
     struct Key: Hashable {
         let pieces: [String]
         let types: [TypeID]

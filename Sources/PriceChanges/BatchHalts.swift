@@ -30,7 +30,7 @@ package struct BatchHalts: ScopeHalts {
     var clocks: PriceCallQueries.Clocks {
         PriceCallQueries.Clocks(
             now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds(),
-            // Milliseconds of a thousand seconds are microseconds of one.
+            // The milliseconds of a thousand seconds equal the microseconds of one second.
             realMicrosPerSecond: clock.realDuration(of: .seconds(1000)).milliseconds)
     }
 
@@ -88,7 +88,7 @@ package struct BatchHalts: ScopeHalts {
             labels: ["by": scope.storefront == nil ? "code" : "storefront_code"])
     }
 
-    /// Judges the guards of the batches whose calls were refused: at once, since calls go on meanwhile.
+    /// Judges the guards of the batches whose calls were refused, at once, because their calls continue meanwhile.
     package func judgeGuards(of refused: [StoreCall]) async throws {
         let ids = try await scopes(of: refused).values.flatMap(\.self).compactMap(\.batchID)
         let judge = GuardJudge(
@@ -105,7 +105,7 @@ package struct BatchHalts: ScopeHalts {
         try await pool.write(note)
     }
 
-    /// Lets the batch go on, because a probe of it was answered.
+    /// Ends the halt of the batch, because its probe was answered.
     package func recover(_ batchID: String) async throws {
         let now = clock.nowMilliseconds()
         let isNew = try await pool.withTransaction {

@@ -1,10 +1,10 @@
 import Synchronization
 
-/// Buckets in which another session holds a change that a claim needs, as a person's open transaction does. Claims pass
-/// them over for a while, so that what is held keeps the other buckets waiting for moments at most.
+/// Buckets in which another session, such as a person's open transaction, has locked a change that a claim needs.
+/// Claims skip these buckets for a while, so that the lock delays the other buckets only briefly.
 final class BusyBuckets: Sendable {
-    /// For how long a bucket is passed over. Before that, a claim has waited for half a second (`Claimer`). It is less
-    /// than the time before its last instant at which a parked change goes once more.
+    /// How long a bucket is skipped after a claim waited there for half a second (`Claimer`). A parked change is tried
+    /// once more half a minute before its last instant, so this must be shorter.
     static let passedOverFor: Duration = .seconds(15)
     /// For how long a change counts as held after a claim has met it.
     private static let heldFor: Duration = .seconds(60)

@@ -1,10 +1,10 @@
 import Synchronization
 
-/// How many requests one claim takes. Calls leave once their claim is committed, and must leave soon after it began.
-/// A claim that is too large for the machine at this moment is made in vain, because its calls are put back. So the
-/// first claim is small, and each claim that took little time is followed by one twice its size.
+/// How many requests one claim takes. Calls are sent once their claim is committed, and must be sent soon after it
+/// began. A claim that is too large for the present load is wasted, because its calls are put back. So the first claim
+/// is small, and each claim that took little time is followed by one of twice its size.
 final class ClaimSize: Sendable {
-    /// The least size. A smaller claim would spend most of its time on what does not depend on its size.
+    /// The smallest size. A smaller claim would spend most of its time on fixed costs.
     static let least = 25
 
     /// The size of the first claim.

@@ -4,7 +4,7 @@ import Postgres
 import Pricing
 
 extension OpenChangeQueries.Claimable {
-    /// What these changes are judged by, when they are due and when they are dated anew.
+    /// What these changes are judged by, both when they are due and when they are redated.
     func context(
         of stored: SubscriptionQueries.Stored, _ imported: [PastIncrease]?,
         _ siblings: [String: Set<String>], _ carriers: [String: SubscriptionQueries.Carrier]

@@ -2,7 +2,7 @@ import Batches
 import Facts
 import Pricing
 
-/// A call that was just claimed. It is large and handed on often, so it is shared and not copied.
+/// A call that was just claimed. It is large and passed on often, so it is a class.
 package final class ClaimedCall: Sendable {
     /// What the call contains.
     let intent: PriceChangeIntent
@@ -15,15 +15,16 @@ package final class ClaimedCall: Sendable {
     }
 }
 
-/// A subscription as a claim left it, so that the settlement need not read it again. It is valid until somebody
-/// writes the subscription, which every fold does before it moves a change that was called.
+/// A subscription as a claim left it, so that the settlement need not read it again. It is valid until another
+/// transaction writes the subscription. Every fold writes it before it moves a change that was called.
 struct ClaimedSubscription: Sendable {
     let stored: SubscriptionQueries.Stored
     let version: SubscriptionQueries.Version
-    /// The changes that Apple has, had or may have. They are those of this call, in the order of their ids.
+    /// The changes that Apple has, had or may have: only those of this call, in the order of their ids.
     let changes: [TrackedChange]
 
-    /// Returns nil where the rows say more than the claim read: of a change that was called before, or of dependents.
+    /// Returns nil where the stored rows hold more than the claim read, because a change was called before or has
+    /// dependents.
     init?(
         _ stored: SubscriptionQueries.Stored, _ version: SubscriptionQueries.Version?,
         calling changes: [OpenChangeQueries.OpenChange], by requestReferenceID: String,

@@ -16,14 +16,14 @@ struct Claimer: Sendable {
 
     init(engine: CallEngine) { self.engine = engine }
 
-    /// How long a call may take to be applied, in milliseconds of the business clock. A change whose call could be
-    /// applied after the change's last instant is judged as of then, because it would take effect a renewal later
-    /// than is stored. The periods of the other environments are too short for such care.
+    /// How long the App Store may take to apply a call, in milliseconds of the business clock. If a call could be
+    /// applied after the change's last instant, the change is judged as of that time, because it would take effect a
+    /// renewal later than stored. The periods of other environments are too short for this.
     private var callTime: Int64 { engine.environment == .production ? 5_000 : 0 }
     /// How long a subscription whose stored facts cannot be read waits until it is read again, in milliseconds.
     static let unreadableWait: Int64 = 60_000
-    /// How long a subscription waits whose status must be read first, in milliseconds of real time. The check that
-    /// reads it ends the wait.
+    /// How long a subscription waits for its status to be read, in milliseconds of real time. The status check ends the
+    /// wait earlier.
     static let statusWait: Int64 = 600_000
 
     struct Claim: Sendable {
@@ -48,9 +48,9 @@ struct Claimer: Sendable {
             return changes
         }
 
-        /// How many changes were judged, with whatever result. 0 means that the bucket had nothing to claim.
+        /// How many changes were judged, with any result. 0 means that the bucket had nothing to claim.
         var judged = 0
-        /// Its batch waits for answers: as many calls are out as its guard needs to judge it.
+        /// Whether its batch waits for answers, because as many calls were sent as its guard needs to judge it.
         var waitsForSample = false
     }
 
@@ -64,8 +64,8 @@ struct Claimer: Sendable {
 
     /// Claims at most `limit` calls of one bucket.
     ///
-    /// Where something about one of the subscriptions cannot be stored, fewer are claimed at a time, until that one is
-    /// known. It waits, and the others do not.
+    /// Where the rows of one subscription cannot be stored, smaller claims find out which one it is. Then that
+    /// subscription waits, and the others do not.
     func claim(_ turn: DueOrder.Turn, limit: Int) async throws -> Claim {
         let tried = Tried()
         do {
@@ -102,7 +102,7 @@ struct Claimer: Sendable {
                 RuleQueries.revision)
             guard !locked.ids.isEmpty else { return Claim() }
             tried.note(locked.ids)
-            // The instant is read under the locks: whoever waited for them claims later, and its ids say so.
+            // The clock is read under the locks, so that the ids of a claim that waited for them are later.
             let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
             let stored = locked.stored
             let tokens = Set(stored.values.compactMap(\.facts.appAccountToken)).sorted()
@@ -124,7 +124,7 @@ struct Claimer: Sendable {
                 let context = found.context(of: subscription, imported[id], siblings, carriers)
                 let judged = judged(found, subscription, context, by: judge, late)
                 claim.judged += judged.count
-                // A change that the App Store has is not judged by itself, but followed.
+                // A change that the App Store already has is followed by folding, not judged.
                 guard try !adopt(judged, subscription.facts, on: connection) else { continue }
                 let moves = judged.flatMap { $0.statements(now: now) }
                 statements += moves
@@ -142,7 +142,7 @@ struct Claimer: Sendable {
                             subscription, locked.versions[id], calling: changes,
                             by: call.callID, at: now))
             }
-            // A claim that called nothing leaves the probe to the next queue.
+            // A claim without a call leaves the probe to the next queue.
             if let probing, !claim.calls.isEmpty {
                 statements.append(
                     GuardQueries.moveProbe(
@@ -158,7 +158,8 @@ struct Claimer: Sendable {
         }
     }
 
-    /// Another session may hold a change, and the other buckets are not to wait for it.
+    /// Writes with a lock timeout, because another session may hold a change, and the other buckets must not wait for
+    /// it.
     private func write(
         _ statements: [DatabaseStatement], on connection: isolated DatabaseConnection
     ) throws {
@@ -166,7 +167,7 @@ struct Claimer: Sendable {
             [LockWaitQueries.limit(milliseconds: Self.lockWait.milliseconds)] + statements)
     }
 
-    /// One judges as of now, and one as of when a call may still be applied.
+    /// Two judges: one judges as of now, the other as of the latest instant at which a call sent now may be applied.
     private func judges(
         _ now: Instant, _ revision: Int, on connection: isolated DatabaseConnection
     ) throws -> (Judge, late: Judge) {
@@ -177,9 +178,8 @@ struct Claimer: Sendable {
         )
     }
 
-    /// Subscriptions that cannot be judged now: their facts cannot be read, or a lost database may have called them
-    /// and their status is not read yet. None of them stops another. They wait, so that a bucket full of them starves
-    /// nobody.
+    /// Subscriptions that cannot be judged now: their facts cannot be read, or a lost database may have called them and
+    /// their status is not read yet. They are made to wait, so that a bucket full of them does not starve the others.
     private func postponed(
         _ locked: DueQueries.Locked, _ open: [String: OpenChangeQueries.Claimable], realNow: Int64
     ) -> [String: DatabaseStatement] {
@@ -193,8 +193,8 @@ struct Claimer: Sendable {
         return postponed
     }
 
-    /// Logs lines for who follows one change by any of its ids. Where a claim is not committed, no line of a
-    /// settlement follows.
+    /// Logs lines with all ids of a change, so that a person can follow it by any of them. If the claim is not
+    /// committed, no line of a settlement follows.
     private func follow(_ call: StoreCall, _ changes: [OpenChangeQueries.OpenChange]) {
         guard engine.log.writes(.debug) else { return }
         for change in changes {
@@ -207,9 +207,9 @@ struct Claimer: Sendable {
         }
     }
 
-    /// Handles changes that cannot go because their very price is there already: a call that this database does not
-    /// know of may have brought it. It folds the statements since the approval for them, and returns true where these
-    /// show that a change was applied. The subscription is then judged at another claim.
+    /// Handles changes that cannot be sent because the item has the new price already: a call that this database does
+    /// not know of may have set it. It folds the statements since the approval for them. It returns true where these
+    /// show that a change was applied; another claim then judges the subscription.
     private func adopt(
         _ judged: [JudgedChange], _ facts: SubscriptionFacts,
         on connection: isolated DatabaseConnection
@@ -224,14 +224,14 @@ struct Claimer: Sendable {
         return shown.contains { change in adopted.contains { $0.changeID == change.changeID } }
     }
 
-    /// How many calls of the turn may be claimed as far as the guard of its batch is concerned.
+    /// How many calls of the turn the guard of its batch still allows.
     private func sampleRoom(
         _ turn: DueOrder.Turn, on connection: isolated DatabaseConnection
     ) throws -> Int {
         try turn.sampling.flatMap { try GuardSampleQueries.room(of: $0, on: connection) } ?? .max
     }
 
-    /// Whether a claim may be made. Of a halted batch one a minute may, over all replicas.
+    /// Whether a claim may be made. For a halted batch all replicas together may make one a minute.
     private func lockProbe(
         of batchID: String?, on connection: isolated DatabaseConnection
     ) throws -> Bool {
@@ -271,7 +271,7 @@ struct Claimer: Sendable {
             facts: facts)
     }
 
-    /// The call of one subscription and claim. It carries the group of the most urgent change.
+    /// The one call of a subscription in this claim. It carries the group of the most urgent change.
     private func call(
         of judged: [JudgedChange], _ facts: SubscriptionFacts, bucket: Int, realNow: Int64
     ) -> (StoreCall, PriceChangeIntent, [JudgedChange])? {
@@ -280,17 +280,17 @@ struct Claimer: Sendable {
         let key = sendable.count > 1 ? first.groupKey : nil
         let group = key.map { key in sendable.filter { $0.groupKey == key } } ?? [first]
         var random = SystemRandomNumberGenerator()
-        // Most changes carry no dependents, and then nobody asks what renews.
+        // Most changes have no dependents, so what renews is not needed.
         let renewing = group.allSatisfy(\.change.dependentSKUs.isEmpty) ? [] : facts.renewingSKUs
         let intent = PriceChangeIntent(
             transactionID: facts.originalTransactionID,
             requestReferenceID: UUIDv7.make(nowMilliseconds: realNow, random: &random),
-            // The token was refused, and the status shows no other.
+            // The token was refused, and the status shows the same token, so the call goes without one.
             consistencyToken: group.contains { $0.change.staleTokens >= 2 }
                 ? nil : facts.consistencyToken, currency: first.change.currency,
             storefront: first.change.storefront,
-            // The App Store cancels the dependents of a parent that renew with it, and knows no others. A dependent
-            // that is left out here is on another subscription.
+            // The App Store knows only the dependents that renew on the same subscription. A dependent that is left out
+            // here is on another one.
             items: group.map {
                 PriceChangeIntent.Item(
                     sku: $0.change.sku, price: $0.change.newPrice,
@@ -303,8 +303,7 @@ struct Claimer: Sendable {
     }
 }
 
-/// A due change with what the newest facts say of it. It is large and handed on often, so it is shared and not
-/// copied.
+/// A due change and its verdict on the newest facts. It is large and passed on often, so it is a class.
 private final class JudgedChange {
     let change: OpenChangeQueries.OpenChange
     let verdict: SendingVerdict
@@ -324,7 +323,7 @@ private final class JudgedChange {
         }
     }
 
-    /// Whether it cannot go because the item has its price already.
+    /// Whether it cannot be sent because the item has the new price already.
     func isShown(by facts: SubscriptionFacts) -> Bool {
         switch verdict {
         case .ineligible: change.undoes == nil && facts.bears(change.newPrice, for: change.sku)
@@ -347,14 +346,14 @@ private final class JudgedChange {
         return (change.changeID, text)
     }
 
-    /// The key that changes share which share a call; nil for a change that goes alone.
+    /// The key of the call: changes with the same key share one. It is nil for a change that goes alone.
     var groupKey: String? {
         guard !change.goesAlone, let plan, let consent = plan.consent,
             let effectiveAt = plan.effectiveAt,
             let key = RequestGroup.key(
                 change.grouping, consent: consent, effectiveAt: effectiveAt, sku: change.sku)
         else { return nil }
-        // A change that takes another back does not travel with changes that take nothing back.
+        // An undo shares no call with changes that are no undo.
         guard change.undoes == nil else { return "undo/\(change.batchID)/\(effectiveAt.text)" }
         switch change.grouping {
         case .announced, .item: return key
@@ -363,9 +362,9 @@ private final class JudgedChange {
         }
     }
 
-    /// How a change ends that cannot go any more. A change whose renewal has passed moves to the next renewal. Where
-    /// there is none, since the subscription ended or its renewal is off, the change was missed. Before its deadline
-    /// the same fault makes it ineligible.
+    /// The end state of a change that can no longer be sent. A change whose renewal has passed moves to the next
+    /// renewal. If there is none, because the subscription ended or does not renew, the change was missed after its
+    /// deadline and is ineligible before it.
     private func endState(because fault: RowFault, now: Instant) -> ChangeState {
         let hasNoNextRenewal = fault.code == .notActive || fault.code == .autoRenewOff
         return hasNoNextRenewal && now > change.sendBy ? .missed : .ineligible
@@ -399,7 +398,7 @@ private final class JudgedChange {
             let move = OpenChangeQueries.replan(
                 id, change.changeID, sendAfter: nil, sendBy: sendBy, effectiveAt: effectiveAt,
                 isReady: true, slip: slip)
-            // Another verdict may leave the renewal, and move the last instant for it alone.
+            // Another verdict may keep the renewal and move only the last instant.
             guard effectiveAt != change.dueEffectiveAt else { return [move] }
             return [
                 move,

@@ -4,12 +4,11 @@ package import Facts
 import Postgres
 import Pricing
 
-/// What there is to do. It is asked many times a second, so the cost must grow with what is due and never with what
-/// waits.
+/// Finds due work. It runs many times a second, so its cost must grow with what is due and never with what waits.
 ///
-/// Due changes stand in queues. There is one for each bucket, batch and wave, in which the index keeps the order of
-/// deadlines. A queue of a paused batch, or of a later wave, costs one probe however long it is. A transaction that
-/// stays open for hours keeps dead entries alive at the beginning of a queue, and a floor skips them.
+/// Due changes stand in queues, one for each bucket, batch and wave, which an index keeps in the order of deadlines. A
+/// queue of a paused batch, or of a later wave, costs one index step however long it is. A transaction that stays open
+/// for hours keeps dead entries at the start of a queue; a floor lets searches skip them.
 package enum DueQueries {
     package struct Queue: Hashable, Sendable {
         package var bucket: Int
@@ -20,14 +19,14 @@ package enum DueQueries {
     /// A queue with changes that may be claimed now.
     package struct Due: Hashable, Sendable {
         package var queue: Queue
-        /// The earliest deadline among them that has not passed, or else the earliest, in UTC milliseconds.
+        /// The earliest deadline that has not passed; if all have, the earliest. In UTC milliseconds.
         package var sendBy: Int64
-        /// The code that has halted its batch. One call of the batch may probe whether the batch may go on.
+        /// The code that has halted its batch. One call of the batch at a time may be sent as a probe.
         package var haltedBy: String?
-        /// The change that probes, where one call probes for all; nil where `sendBy` is the earliest deadline of the
-        /// queue.
+        /// The change that is the probe, where only a probe may be sent; nil where `sendBy` is the earliest deadline of
+        /// the queue.
         package var probe: ProbePlace?
-        /// The guard of its batch has not seen enough answers: its claims are counted.
+        /// Whether the guard of its batch has not seen enough answers yet, so that claims of the batch are limited.
         package var isSampling: Bool
 
         package init(
@@ -50,14 +49,14 @@ package enum DueQueries {
         }
     }
 
-    /// Which change of a queue probes for all.
+    /// Which change of a queue is the probe.
     package enum ProbePlace: Hashable, Sendable, Comparable {
         /// Stale tokens have halted the batch, and a status has shown another token since. That one is tried, so that
         /// no other subscription meets the old one.
         case renewed
         /// A change that was never put back.
         case fresh(sendBy: Int64)
-        /// No such change is left. The change probes that may be called again since the longest time (real time, UTC
+        /// No such change is left, so the probe is the change whose wait ended the longest ago (`until`, real time, UTC
         /// milliseconds).
         case waited(until: Int64)
 
@@ -84,7 +83,7 @@ package enum DueQueries {
         package var versions: [String: SubscriptionQueries.Version] = [:]
         /// Why a row cannot be read, by id. An unreadable row must not stop the others.
         package var unreadable: [String: String] = [:]
-        /// A database was lost once: statuses may be awaited.
+        /// Whether a database was lost once, so that some subscriptions may have to wait for a status check.
         package var isRestored = false
     }
 
@@ -95,8 +94,8 @@ package enum DueQueries {
         package var changeID: String
     }
 
-    /// Sleeping changes whose instant has come, the earliest first. Those with an instant before `floor` are known to be
-    /// awake. It locks nothing: who wakes them asks again. `passing` is how many of the earliest it passes over.
+    /// Sleeping changes whose instant has come, the earliest first. All with an instant before `floor` are known to be
+    /// awake. It locks nothing, so the statement that wakes them checks again. It skips the `passing` earliest ones.
     package static func sleeping(
         from floor: Int64?, now: Int64, limit: Int, passing: Int = 0
     ) -> Question<[Sleeping]> {
@@ -205,8 +204,8 @@ package enum DueQueries {
         ) { rows in try rows.map { try $0.int("bucket") } }
     }
 
-    /// All queues of these buckets, as `earliest` finds them, by a statement for each bucket: in a spread database none
-    /// searches them all.
+    /// All queues of these buckets, as `earliest` finds them. A spread database cannot search all buckets in one
+    /// statement, so this uses one for each bucket.
     package static func earliest(
         inEach buckets: [Int], now: Int64? = nil, realNow: Int64, isProbing: Bool = false
     ) -> Question<[Due]> {
@@ -238,11 +237,11 @@ package enum DueQueries {
             """, read)
     }
 
-    /// With `isProbing` one call probes for all; in a halted batch one always does. The probe uses a subscription that has
-    /// not probed yet, while there is one. Few were refused before, so passing over them costs little.
+    /// With `isProbing`, or in a halted batch, only one change is wanted: the probe. It is of a subscription that has
+    /// not probed yet, while there is one. Few were refused before, so skipping them costs little.
     ///
-    /// Changes whose deadline has passed come after all others: their next one is a renewal later. A queue with both
-    /// kinds is found twice.
+    /// Changes whose deadline has passed come after all others, because their next deadline is a renewal later. A queue
+    /// with both kinds is found twice.
     private static func earliest(
         of queues: SQL, now: Int64?, realNow: Int64, isProbing: Bool, places: SQL = "true"
     ) -> SQL {
@@ -326,8 +325,8 @@ package enum DueQueries {
         """
     }
 
-    /// The condition that the change `c` stands in the queue `q` of the batch `b` and may be claimed. Rows of a
-    /// halted storefront leave their queue. Rows that were put back since are passed over.
+    /// The condition that the change `c` stands in the queue `q` of the batch `b` and may be claimed. Rows of a halted
+    /// storefront are not in a queue. Rows that were put back since are skipped.
     private static func isClaimable(realNow: Int64) -> SQL {
         """
         c.bucket = q.bucket::smallint AND c.batch_id = q.batch_id AND c.wave = q.wave::smallint
@@ -337,15 +336,15 @@ package enum DueQueries {
         """
     }
 
-    /// How many more changes are read than are wanted. Where a large claim finds more of them locked, it claims
-    /// fewer, and the next round claims the rest.
+    /// How many more changes are read than are wanted, to replace locked ones. If more of them are locked, the claim is
+    /// smaller, and the next round claims the rest.
     private static func spare(_ limit: Int) -> Int { min(limit, 50) }
 
     /// Locks the subscriptions of the most urgent changes of queues of one bucket, with deadlines until `until`. It
-    /// locks none while everything is paused, and none where another claim of the bucket is being made, because
-    /// reading past all that the other one locks takes longer than claiming from the next bucket. A subscription with
-    /// a call in flight, of whatever kind, or with notifications that are not folded yet, waits, because its facts
-    /// are not the newest. `probing` is the halted batch of which this is the one probe.
+    /// locks none while everything is paused. It locks none while another claim works on the bucket, because skipping
+    /// all that the other one has locked takes longer than claiming from the next bucket. A subscription with a call in
+    /// flight, of whatever kind, or with notifications that are not folded yet, waits, because its facts are not the
+    /// newest. `probing` is the halted batch of which this is the one probe.
     package static func locking(
         _ due: [Due], until: Int64?, limit: Int, realNow: Int64, probing: String? = nil
     ) -> Question<Locked> {
@@ -391,13 +390,13 @@ package enum DueQueries {
             """, locked)
     }
 
-    /// Which changes of a queue are locked, and in what order. Where one call probes for all, they are the kind of
-    /// change that was found.
+    /// Which changes of a queue are locked, and in what order. For a probe these are changes of the kind that the
+    /// search found.
     private static func place(of probe: ProbePlace?) -> (condition: SQL, order: SQL) {
         switch probe {
         case nil: ("c.send_by >= q.floor", "c.send_by")
         case .fresh(let sendBy):
-            // What is overdue beside it would be judged anew, and nothing be asked.
+            // An overdue change would only be judged again and not sent, so it cannot probe.
             (
                 "c.next_attempt_at IS NULL AND c.send_by >= \(timestamp: sendBy)::timestamptz",
                 "c.send_by"

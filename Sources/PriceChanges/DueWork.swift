@@ -5,11 +5,11 @@ import Synchronization
 /// What one process finds to do, and what it remembers of that.
 ///
 /// A transaction that stays open for hours keeps every index entry of finished work alive, and a search from the
-/// beginning of an index then steps over all of them. So when such a search gets slow, the next ones begin where the
-/// last one found the first live entry, and searches of everything take a twentieth of the time at most. Work that
-/// becomes due before that entry waits for a search of everything.
+/// beginning of an index then steps over all of them. So when such a search gets slow, the next ones begin at the first
+/// live entry that the last one found, and full searches take at most a twentieth of the time. Work that becomes due
+/// before that entry waits for a full search.
 final class DueWork: Sendable {
-    /// A search that takes no longer than this always searches everything.
+    /// While searches take no longer than this, each searches everything.
     private static let cheap: Duration = .milliseconds(3)
     private static let share = 20
     private static let pauseMax: Duration = .seconds(10)
@@ -30,12 +30,12 @@ final class DueWork: Sendable {
         var wakeFloor: Int64?
         var leaseFloor: Int64?
         var everythingAt: ContinuousClock.Instant?
-        /// Somebody held changes that were to wake.
+        /// Whether another session held changes that were to be woken.
         var areHeld = false
         var isPaused = false
-        /// Whether one call probed for all when it last searched.
+        /// Whether only a probe was wanted when it last searched.
         var isProbing = false
-        /// It is read once, because a database is spread only while no service runs.
+        /// It is read only once, because a database may be spread only while no service runs.
         var layout: DatabaseLayout?
 
         /// A queue that was found twice begins with its earlier deadline.
@@ -66,7 +66,7 @@ final class DueWork: Sendable {
             let isProbing = engine.isProbing(kind.kind, found.controls)
             memory.withLock { $0.isProbing = isProbing }
             guard isProbing != wasProbing, !found.due.isEmpty else { return found }
-            // The queues were found in the order of the other case.
+            // The queues were searched with the former value of `isProbing`.
             return try search(
                 wakes: wakes, isThorough: isThorough, isProbing: isProbing, on: connection)
         }
@@ -99,7 +99,7 @@ final class DueWork: Sendable {
         let allDue = searches ? queues(from: nil) : .answered([])
         var wokenAtFirst: Int?
         if !sleeping.isEmpty, !known.areHeld {
-            // Nearly always all of it wakes, and one trip does both.
+            // Nearly always everything wakes, so one round trip wakes it and searches.
             let woken: Int
             (woken, open, due) = try connection.ask(
                 DueQueries.waking(sleeping, now: now), engine.waiting(kind), allDue)
@@ -107,7 +107,7 @@ final class DueWork: Sendable {
         }
         let waking = try wake(
             sleeping, wokenAtFirst, from: floors?.wakeFloor, wakes: wakes, on: connection)
-        // What is woken may lie below every floor.
+        // A woken change may have a deadline before the floor of its queue.
         if waking.woken > 0 { everything = true }
         if waking.woken > wokenAtFirst ?? 0 {
             (open, due) = try connection.ask(engine.waiting(kind), allDue)
@@ -128,7 +128,7 @@ final class DueWork: Sendable {
             if !isPaused {
                 memory.noteFloors(of: due)
             }
-            // A change that somebody holds sleeps on, and is found again.
+            // A change that another session holds stays asleep, and must be found again.
             if waking.isComplete {
                 memory.wakeFloor = now - Self.writingTime
             }
@@ -142,8 +142,8 @@ final class DueWork: Sendable {
         return Found(controls: controls, open: open, due: due)
     }
 
-    /// Wakes these changes, and where another session holds some of them, as many of those behind them. It returns how
-    /// many, how many are held, and whether all others are awake.
+    /// Wakes these changes. Where other sessions hold some of them, it wakes as many later ones instead. Returns how
+    /// many it woke, how many are held, and whether all others are awake.
     ///
     /// - Parameter wokenAtFirst: How many of the first ones are awake already; nil: nobody has tried.
     private func wake(
@@ -161,7 +161,7 @@ final class DueWork: Sendable {
             held += sleeping.count - count
             if sleeping.count < page { break }
             if woken >= wakes { return (woken, held, false) }
-            // Each page is twice as long, up to a length that one statement may have: many may be held.
+            // Many may be held, so each page is twice as long as the one before, up to what one statement may take.
             page = min(page * 2, wakes * 16)
             sleeping = try connection.ask(
                 DueQueries.sleeping(from: floor, now: now, limit: page, passing: held))
@@ -208,21 +208,21 @@ struct DueOrder: Sendable {
 
     /// Changes whose deadlines lie this close together count as equally urgent, in milliseconds.
     static let closeMin: Int64 = 60_000
-    /// The share of the time left that counts as close: what is due in sixteen days may be overtaken by what is due a
-    /// day later.
+    /// One part in this many of the time left counts as close. So a change that is due in sixteen days may be overtaken
+    /// by one that is due a day later.
     static let closeShare: Int64 = 16
     /// As many as there are buckets.
     static let places = 64
 
-    /// The turns of what is as urgent as the most urgent change come first. All others follow, for permits that are
-    /// left. `place` of `places` says where on the way round a lane begins while there is time. Lanes begin far from
-    /// one another, because a bucket that was served moves to the end, and its neighbours move to its place.
+    /// The turns that are about as urgent as the most urgent change come first. The others follow and use the permits
+    /// that are left. While there is time, each lane starts at its own `place`, one of `places`. Lanes start far apart,
+    /// because a bucket that was served moves to the end, and its neighbours move to its place.
     ///
     /// A probe of each halted batch comes before all else. It costs one call, and shows whether many may go on.
     static func turns(_ all: [DueQueries.Due], now: Int64, place: Int) -> [Turn] {
-        // Each queue of the batch may probe, because the first one may hold nothing that can be called. Of those that did
-        // not ask yet the one with the latest deadline comes first: the earliest met the halt, and a few that are refused
-        // rightly may stand among them.
+        // Each queue of the batch may send the probe, because the first one may hold nothing that can be called. Of
+        // those that have not probed, the one with the latest deadline comes first: those with the earliest caused the
+        // halt, and some of them may be refused rightly.
         let probes = all.compactMap { one in one.probe.map { (place: $0, due: one) } }
             .sorted { $0.place.comes(before: $1.place) }
             .map { _, one in
@@ -231,7 +231,7 @@ struct DueOrder: Sendable {
                     probe: one.haltedBy.map { _ in .batch(one.queue.batchID) })
             }
         let open = all.filter { $0.probe == nil }
-        // What has passed its deadline waits for the others, since its next one is a renewal later.
+        // Overdue changes come after the others, because their next deadline is a renewal later.
         let overdue = open.filter { $0.sendBy < now }
         let inTime = open.filter { $0.sendBy >= now }
         let due = inTime.isEmpty ? overdue : inTime
@@ -239,7 +239,7 @@ struct DueOrder: Sendable {
         let close = max(closeMin, (first - now) / closeShare)
         let until = max(first, now) + close
         let urgent = byBucket(due.filter { $0.sendBy <= until })
-        // Where time is short, all lanes begin with the most urgent. A lane that finds it taken goes on to the next.
+        // Where time is short, all lanes begin with the most urgent turn. A lane that finds it taken tries the next.
         let start = close == closeMin ? 0 : urgent.count * (place % places) / places
         return probes + (urgent[start...] + urgent[..<start]).map { Turn(due: $0, until: until) }
             + byBucket(due).map { Turn(due: $0, until: nil) }

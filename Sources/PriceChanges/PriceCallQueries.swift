@@ -8,9 +8,9 @@ package enum PriceCallQueries {
     /// The state of the call `r` for the engine.
     ///
     /// The call is over, and never sent again, when its batch was withdrawn, when its last instant (`send_by`) has
-    /// passed, when a notification has settled its changes, or when one of its changes is held back and another is
-    /// not. Sent after `send_by`, it would take effect a renewal later. It is held back while its batch is paused or
-    /// its storefront halted. While a code has halted its batch it goes on, because its outcome must become known.
+    /// passed, when a notification has settled its changes, or when one of its changes is held back and another is not.
+    /// Sent after `send_by`, it would take effect a renewal later. It is held back while its batch is paused or its
+    /// storefront halted. It continues while a code has halted its batch, because its outcome must become known.
     package static func gate(endpoint: String, now: Int64) -> CallGate {
         CallGate(
             .priceChange, endpoint: endpoint, now: now,
@@ -36,7 +36,7 @@ package enum PriceCallQueries {
     ///
     /// - Parameters:
     ///   - renewals: The renewal dates of their subscriptions, by which the calls were planned.
-    ///   - again: Changes among them that are not as every change is before its first call.
+    ///   - again: Changes among them that differ from a change before its first call.
     ///   - called: Subscriptions among theirs that were called before. Reports may keep figures of these.
     ///   - remarks: What the history says beside the call of some changes, by their ids.
     ///   - now: The business clock, in UTC milliseconds.
@@ -130,10 +130,11 @@ package enum PriceCallQueries {
         case sameStaleToken
         /// It was refused as a probe. The next probes are of other subscriptions.
         case probed
-        /// Its token was refused as a probe, and the status shows another one. That one may probe once, too.
+        /// Its token was refused in a probe, and the status shows another one, with which the change may probe once
+        /// more.
         case probedStaleToken
 
-        /// The number as the statements below write it.
+        /// The raw value as an SQL literal.
         var sql: SQL { SQL(unsafe: "\(rawValue)") }
     }
 
@@ -141,8 +142,9 @@ package enum PriceCallQueries {
         "t.parking IN (\(unsafe: parkings.map { "\($0.rawValue)" }.joined(separator: ", ")))"
     }
 
-    /// The statements that store the endings, one for each way to end however many there are. The holder of the
-    /// leases sends them in one pipeline, in this order. Of a call that was applied, a fold has moved the changes.
+    /// The statements that store the endings, one for each way to end, however many endings there are. The holder of
+    /// the leases sends them in one pipeline, in this order. Applied calls need none, because a fold has moved their
+    /// changes.
     static func settle(_ endings: [ResolvedCall], by clocks: Clocks) -> [SQL] {
         let at = clocks.now
         var rejected: [ResolvedCall] = []
@@ -182,7 +184,7 @@ package enum PriceCallQueries {
         """
     }
 
-    /// Has a call tried once more before the last instant of its change, however long it would wait.
+    /// Makes each call due once more before the last instant of its change, however long it would wait.
     static func endWaits(_ calls: [StoreCall], before clocks: Clocks) -> SQL {
         """
         -- name: endWaits
@@ -202,8 +204,8 @@ package enum PriceCallQueries {
         """
     }
 
-    /// Has the changes judged and sent again later, with a new id. A change whose batch was withdrawn meanwhile is
-    /// withdrawn now. Of a doubtful one, statements are still followed.
+    /// Puts the changes back, to be judged and sent again with a new id. A change whose batch was withdrawn meanwhile
+    /// is aborted instead. Statements about a doubtful change are still followed.
     private static func requeue(_ endings: [ResolvedCall], by clocks: Clocks) -> SQL {
         let at = clocks.now
         return """
@@ -247,8 +249,9 @@ package enum PriceCallQueries {
         """
     private static let isProbe = isOne(of: .probed, .probedStaleToken)
 
-    /// The wait beyond the two minutes of the first time. Each time that a change is parked it waits twice as long,
-    /// an hour at most. A probe waits for ten minutes, so that the next nine probes are of other subscriptions.
+    /// The wait on top of the one that the ending already has, which is two minutes for a parked change or a probe.
+    /// Each time that a change is parked, its whole wait doubles, up to an hour. A probe waits for ten minutes in all,
+    /// so that the next nine probes are of other subscriptions.
     private static let furtherWait: SQL = """
         CASE WHEN \(fragment: isProbe) AND \(fragment: isParked) THEN interval '8 minutes' WHEN \(fragment: isParked)
             THEN least(interval '2 minutes' * power(2, least(c.parks, 5)), interval '1 hour')
@@ -256,12 +259,14 @@ package enum PriceCallQueries {
             ELSE interval '0' END
         """
 
-    /// Within this many milliseconds of its last instant a parked change is not tried once more. The sum is none of the
-    /// database's: with a time zone it depends on a setting, and an update of spread tables takes no such.
+    /// Within this many milliseconds of its last instant a parked change is not tried once more. The program computes
+    /// the instants, because in SQL a sum with a time zone depends on a setting, which Citus refuses in an update of
+    /// spread tables.
     private static let lastTryWithin: Int64 = 35_000
 
-    /// When a parked change goes at the latest: half a minute before its last instant, however long it would wait. Null
-    /// where that has passed, and for what is not parked: it goes once more, and not again and again.
+    /// The latest next attempt of a parked change: half a minute before its last instant, however long it would wait.
+    /// Null once that has passed, so that it is tried once more and not again and again, and null for a change that is
+    /// not parked.
     private static func lastTry(_ clocks: Clocks) -> SQL {
         """
         CASE WHEN \(fragment: isParked) AND c.send_by > \(timestamp: clocks.now + lastTryWithin)::timestamptz
@@ -296,9 +301,9 @@ package enum PriceCallQueries {
             """)
     }
 
-    /// The attempts `t` with each open change that they carry. They are found by the subscription, one by one. How
-    /// many are open changes faster than statistics, and a plan that starts from the state reads all that moved since
-    /// the last vacuum.
+    /// The attempts `t` with each open change that they carry. Each is found by its subscription. The number of open
+    /// changes varies faster than the statistics, and a plan that starts from the state would read every row that moved
+    /// since the last vacuum.
     private static func changes(of endings: [ResolvedCall]) -> SQL {
         """
         (
@@ -328,8 +333,8 @@ package enum PriceCallQueries {
         CASE WHEN t.is_doubtful THEN coalesce(c.doubtful_since, c.sent_at) ELSE c.doubtful_since END
         """
 
-    /// The condition that the change `c` is the one that `t` names, and is still open. It is written so that no index
-    /// on states answers it.
+    /// The condition that the change `c` is the one that `t` names, and is still open. It is written so that the
+    /// planner cannot use an index on states.
     private static func isOpen(of endings: [ResolvedCall]) -> SQL {
         """
         c.original_transaction_id = t.id AND c.change_id = t.change_id

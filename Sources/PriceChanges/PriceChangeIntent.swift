@@ -22,7 +22,7 @@ package struct PriceChangeIntent: Hashable, Sendable {
 }
 
 extension PriceChangeIntent {
-    /// What is kept as JSON. The ids have columns of their own.
+    /// The part that is stored as JSON. The ids have columns of their own.
     private struct Words: Decodable {
         var consistencyToken: String?
         var currency: String

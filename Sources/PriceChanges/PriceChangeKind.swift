@@ -61,8 +61,8 @@ package struct PriceChangeKind: CallKind {
         var settled: Set<String> = []
     }
 
-    /// Locks all subscriptions with one statement, in one order. What their claims read is not read again where it is
-    /// still valid.
+    /// Locks all subscriptions with one statement, in one order. It does not read again what their claims read, where
+    /// that is still valid.
     package func lock(
         _ attempts: [Attempt<Self>], on connection: isolated DatabaseConnection
     ) throws -> (Scene, Set<String>) {
@@ -102,7 +102,7 @@ package struct PriceChangeKind: CallKind {
         scene.folded = try SubscriptionFolder.fold(
             attempts.flatMap { $0.statements(of: [$0.call.subject]) },
             areNew: attempts.allSatisfy(\.isFirstAnswer),
-            // A subscription that cannot be read concerns only those attempts whose answer it must take in.
+            // A subscription that cannot be read matters only to attempts whose answer is folded into it.
             into: scene.subscriptions.unreadable.isEmpty ? scene.subscriptions.stored : nil,
             changes: scene.changes, holdsCalls: true, on: connection)
         scene.settled = try settled(among: attempts.map(\.call), scene.folded, on: connection)
@@ -131,8 +131,8 @@ package struct PriceChangeKind: CallKind {
 
     package func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
         let id = attempt.call.callID
-        // The proof is this answer, or a notification that overtook it, or the status that was read beside a refusal that
-        // says that it is done already.
+        // The proof is this answer, a notification that arrived before it, or the status that was read after "done
+        // already".
         let refusal = attempt.answer.refusal
         if scene.settled.contains(id), refusal == nil || refusal?.meaning == .checkStatus {
             var proof = Resolution.Proof()
@@ -176,8 +176,8 @@ package struct PriceChangeKind: CallKind {
 }
 
 extension Attempt<PriceChangeKind> {
-    /// Whether this is the answer to the only attempt with its id. Nobody else was told it, and its evidence bears
-    /// that id.
+    /// Whether this is the answer to the only attempt with its id. Its statements are then new, because their evidence
+    /// has that id.
     fileprivate var isFirstAnswer: Bool {
         guard call.isFirstAttempt, newest.isEmpty, case .answered(let words, _) = answer else {
             return false
@@ -188,7 +188,7 @@ extension Attempt<PriceChangeKind> {
 }
 
 extension Attempt<PriceChangeKind> {
-    /// What the status that was read after a stale token shows of it.
+    /// Which token the status shows that was read after a stale token.
     fileprivate var staleToken: Resolution.Release.StaleToken {
         // Where the intent cannot be read, nothing was sent.
         let sent = (claimed?.intent ?? PriceChangeIntent(of: call))?.consistencyToken

@@ -4,8 +4,8 @@ import Facts
 import Pricing
 import ServiceKit
 
-/// Dates unsent changes anew where an extension moved their renewal: `send_by`, the effective date, and how long they
-/// wait. A sent change is the App Store's, and the fold moves it.
+/// Redates unsent changes where an extension moved their renewal: `send_by`, the effective date, and how long they
+/// wait. The fold redates sent changes, because the App Store decides their date.
 package struct Redater: Sendable {
     let engine: CallEngine
     private let rules = RuleCache()
@@ -55,8 +55,7 @@ package struct Redater: Sendable {
         }
     }
 
-    /// Moves an undo, which keeps its distance to the renewal at which the change that it takes back is due. The fold
-    /// has moved that change.
+    /// Moves an undo. It keeps its distance to the renewal of the change that it undoes, which the fold has moved.
     private static func moveAlong(
         _ undo: OpenChangeQueries.OpenChange, among changes: [OpenChangeQueries.OpenChange]
     ) -> [DatabaseStatement] {
@@ -72,7 +71,7 @@ package struct Redater: Sendable {
         ]
     }
 
-    /// Dates a change anew. A change that cannot go as it stands is left to be judged when it is due.
+    /// Redates a change. A change that could not be sent as it is stays unchanged, and is judged when it is due.
     private static func redate(
         _ change: OpenChangeQueries.OpenChange, _ plan: PlanRow, now: Instant
     ) -> [DatabaseStatement] {

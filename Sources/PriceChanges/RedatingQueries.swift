@@ -17,7 +17,7 @@ package enum RedatingQueries {
         ).oneOrNil()?.int("bucket")
     }
 
-    /// Takes and locks subscriptions of a bucket whose renewal moved. Subscriptions that somebody else holds wait.
+    /// Takes and locks subscriptions of a bucket whose renewal moved. It skips those that another session holds.
     package static func take(
         bucket: Int, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -46,7 +46,7 @@ package enum RedatingQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// Moves the live plan of an unsent change whose renewal was extended. A change that should now wait longer sleeps
+    /// Moves the live plan of an unsent change whose renewal was extended. A change that must now wait longer sleeps
     /// again.
     package static func redate(
         _ id: String, _ changeID: String, sendAfter: Instant?, sendBy: Instant,

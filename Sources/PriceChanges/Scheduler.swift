@@ -5,9 +5,9 @@ package import ServiceKit
 
 /// Takes due work, earliest deadline first, and carries it to the App Store: claim, commit, call, settle.
 ///
-/// Several lanes work side by side in one process, and so do any number of processes. A lane claims from one bucket
-/// at a time under the locks of its subscriptions, so no two ever hold the same subscription. The calls of a claim
-/// are settled in sets, and the next claim does not wait for them.
+/// Several lanes run in parallel in one process, and any number of processes run in parallel. A lane claims from one
+/// bucket at a time under the locks of its subscriptions, so no two ever hold the same subscription. The calls of a
+/// claim are settled in sets, and the next claim does not wait for them.
 package struct Scheduler: Service {
     package let name = "scheduler"
     private let engine: CallEngine
@@ -22,15 +22,15 @@ package struct Scheduler: Service {
     private let outage: Outage
 
     package struct Limits: Sendable {
-        /// Calls a second; nil for no limit, which only measurements of the rest of the road use.
+        /// Calls a second; nil for no limit, which only benchmarks of the other steps use.
         package var changePricePerSecond: Double? = 50
         /// Status checks a second. The canceller uses the same permits.
         package var statusPerSecond = 50.0
-        /// How many claims are made side by side. More than one serves thousands of calls a second. More than two
-        /// were no faster on two cores (`Deploy/bench dispatch`), and slower beside other processes.
+        /// How many claims run in parallel. More than one is needed for thousands of calls a second. More than two were
+        /// no faster on two cores (`Deploy/bench dispatch`), and slower beside other processes.
         package var lanes = 2
         package var requestsPerClaim = 25
-        /// How many calls may be out. Further claims wait.
+        /// How many calls may be unsettled at a time. Further claims wait.
         package var callsOutMax = 1000
         package var idleWait: Duration = .milliseconds(100)
         package var wakesPerRound = 1000
@@ -40,8 +40,8 @@ package struct Scheduler: Service {
     }
 
     private static let roomWait: Duration = .milliseconds(5)
-    /// How many claims are made from the result of one search where there is no limit. At Apple's rate, too, a search
-    /// serves all the permits of half a second.
+    /// How many claims use the result of one search where there is no rate limit. At Apple's rate one search serves all
+    /// permits of half a second.
     private static let claimsPerTurn = 8
 
     package init(
@@ -130,7 +130,7 @@ package struct Scheduler: Service {
         let found = try await dueWork.search(
             wakes: limits.wakesPerRound, isThorough: isThorough)
         let controls = found.controls
-        // Where one call probes whether the App Store takes calls again, the others wait for its answer.
+        // While one call probes whether the App Store accepts calls again, the others wait for its answer.
         engine.noteLive(batches: Set(found.due.map(\.queue.batchID)).count)
         let isProbing = engine.isProbing(kind.kind, controls)
         guard !isProbing || out.count == 0 else { return 0 }
@@ -139,7 +139,7 @@ package struct Scheduler: Service {
             ? []
             : DueOrder.turns(
                 found.due, now: engine.clock.nowMilliseconds(), place: place)
-        // A subscription that did not probe yet comes before those whose calls are open.
+        // A subscription that has not probed yet comes before those with open calls.
         let isFresh = isProbing && found.due.contains { $0.probe?.didNotAsk ?? false }
         let first = isFresh ? try await serve(turns, controls, out) : 0
         guard first == 0 else { return first }
@@ -148,7 +148,7 @@ package struct Scheduler: Service {
             unclaimed.note(isStuck: false)
             return done
         }
-        // A probe is out already, or there was no permit for it.
+        // A probe is already in flight, or there was no permit for it.
         guard !isProbing || done == 0 && !isFresh else { return done }
         return try await done + serve(turns, controls, out)
     }
@@ -163,13 +163,13 @@ package struct Scheduler: Service {
         }
     }
 
-    /// Reserves permits and claims as many requests, bucket by bucket. A permit that no request has is lost once
-    /// another process has reserved beyond it. Calls leave while the next bucket is claimed.
+    /// Reserves permits and claims as many requests, bucket by bucket. A permit without a request is lost once another
+    /// process has reserved beyond it. Calls are sent while the next bucket is claimed.
     private func serve(
         _ turns: [DueOrder.Turn], _ controls: ServiceControlQueries.Everything, _ out: CallsOut
     ) async throws -> Int {
-        // It prepares no more connections than can be used before the next lease, because each costs a handshake, and
-        // a new process should call soon.
+        // Each connection costs a handshake, and a new process should call soon. So it prepares no more than can be
+        // used before the next lease.
         await store.prepare(min(callsMax(controls), kind.permitSource.permitsAhead))
         let permits = try await kind.permitSource.lease(permitsMax(controls))
         guard permits.granted > 0 else {
@@ -180,13 +180,13 @@ package struct Scheduler: Service {
         }
         var free = permits.granted
         var judged = 0
-        // Batches whose guard waits for answers: of their other buckets nothing can be claimed either.
+        // Batches whose guard waits for answers. Nothing can be claimed from their other buckets either.
         var sampling: Set<String> = []
         let until = ContinuousClock.now + engine.limits.leavesWithin / 2
         for turn in turns
         where free > 0 && mayClaim(permits, until: until, out) && !busy.contains(turn.bucket) {
             if let batchID = turn.sampling, sampling.contains(batchID) { continue }
-            // It is asked once more, because an answer may have come meanwhile after which no further call may leave.
+            // It is checked again, because an answer that came meanwhile may forbid further calls.
             guard try await hasRoom(out, until: until), mayClaim(permits, until: until, out)
             else { break }
             let started = ContinuousClock.now
@@ -219,8 +219,8 @@ package struct Scheduler: Service {
             && !Task.isCancelled
     }
 
-    /// Where there is no rate limit, waits until further calls may be out, and returns false where that takes too
-    /// long. Where there is one, no claim waits for calls, since its permits would pass.
+    /// Without a rate limit, waits until fewer calls are unsettled; returns false where that takes too long. With a
+    /// rate limit it does not wait, because permits would pass meanwhile.
     private func hasRoom(_ out: CallsOut, until: ContinuousClock.Instant) async throws -> Bool {
         guard kind.permitSource.perSecond == nil else { return true }
         while out.count >= limits.callsOutMax {

@@ -4,14 +4,14 @@ import Pricing
 
 /// The two calls that delivery needs. The App Store client makes them; tests script their own.
 package protocol StoreCalls: StatusCalls {
-    /// Calls Change Subscription Price. No byte leaves after `leavingBefore`, because another process may have taken
-    /// the call over.
+    /// Calls Change Subscription Price. No byte is sent after `leavingBefore`, because another process may have taken
+    /// the call over by then.
     func changePrice(
         _ intent: PriceChangeIntent, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer
-    /// Tells that so many calls are about to leave, each at an instant that it must keep.
+    /// Announces that this many calls will soon be sent, each at an exact instant, so that connections can be opened.
     func prepare(_ calls: Int) async
-    /// Does work while a call of it can leave without a handshake.
+    /// Runs `work` while a connection is kept open, so that its call needs no handshake.
     func whileReady<T: Sendable>(_ work: @Sendable () async -> T) async -> T
 }
 

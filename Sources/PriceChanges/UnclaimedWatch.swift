@@ -3,13 +3,13 @@ import Pricing
 import ServiceKit
 import Synchronization
 
-/// Watches who holds rows that delivery needs: since when changes are due and none could be claimed though calls were
-/// allowed, and which sessions keep rows locked while others go on.
+/// Watches which sessions hold rows that delivery needs. It notes since when changes are due but none can be claimed
+/// though calls are allowed, and which sessions hold the rows of some changes while others continue.
 final class UnclaimedWatch: Sendable {
     private static let toldAfter: Duration = .seconds(60)
-    /// The time between two questions who holds rows.
+    /// The time between two queries for sessions that hold rows.
     private static let checkEvery: Duration = .seconds(15)
-    /// How long a session may hold rows before it is named. A decision takes less, and so does any claim.
+    /// How long a session may hold rows before it is named. Decisions and claims take less.
     private static let heldAfter: Duration = .seconds(15)
 
     fileprivate struct State {
@@ -57,8 +57,8 @@ final class UnclaimedWatch: Sendable {
         metrics.set("repricer_changes_due_unclaimed_seconds", to: waited(now).seconds)
     }
 
-    /// Asks again and again who holds rows. It runs beside the rounds of delivery, because a round may wait for the very
-    /// session that is to be named.
+    /// Polls for sessions that hold rows. It runs in parallel to delivery, because a round of delivery may be waiting
+    /// for such a session.
     func run() async {
         await Rounds(
             log: log, level: .warning,
@@ -136,7 +136,7 @@ final class UnclaimedWatch: Sendable {
         }
     }
 
-    /// Stores it. `since` is how long rows have been held; nil says that none are held any more.
+    /// Stores the finding for `status`. `since` is how long rows have been held; nil means that none are held any more.
     private func write(since: Duration?, _ sessions: String?, isAll: Bool) async throws {
         let since = since.map { realClock.nowMilliseconds() - $0.milliseconds }
         let note = ServiceControlQueries.noteUnclaimed(

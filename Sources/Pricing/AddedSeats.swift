@@ -1,15 +1,15 @@
-/// The seats that were added to the running period, beside those that its own transaction charged.
+/// The seats that were added to the running period, besides those that its own transaction charged.
 ///
-/// Apple signs a transaction of its own for them, `additionalTransactionReason` `SEAT_ADDITION`. It pays for the rest
-/// of a period, perhaps at a part of the price. So it tells how many seats there are, and nothing else: no price,
-/// no item, no start of a period. The next renewal sets the number anew.
+/// Apple signs a separate transaction for them, with the `additionalTransactionReason` `SEAT_ADDITION`. It pays for the
+/// rest of a period, perhaps at a part of the price. So only its number of seats counts; its price, items and dates say
+/// nothing about the period. The next renewal sets a new number.
 package struct AddedSeats: Hashable, Sendable {
     /// One transaction that added seats.
     package struct Purchase: Hashable, Sendable {
         package var transactionID: String
         package var purchasedAt: Instant
         package var seats: Int
-        /// Whether all of it was given back, and that was not taken back.
+        /// Whether it was refunded in full and the refund was not reversed.
         package var isGivenBack: Bool
 
         package init(
@@ -35,7 +35,7 @@ package struct AddedSeats: Hashable, Sendable {
     /// The most seats that the database can hold.
     private static let seatsMax = Int(Int32.max)
 
-    /// All seats of the period. A period whose own transaction says no number has one, where that transaction is known.
+    /// All seats of the period. If the period's own transaction is known but states no quantity, it counts as one seat.
     fileprivate func quantity(isPeriodKnown: Bool) -> Int {
         let own = min(ownQuantity ?? (isPeriodKnown ? 1 : 0), Self.seatsMax)
         return purchases.lazy.filter { !$0.isGivenBack }.reduce(own) { sum, purchase in
@@ -50,7 +50,7 @@ package struct AddedSeats: Hashable, Sendable {
         let place = purchases.firstIndex { $0.transactionID >= id } ?? purchases.endIndex
         let known = place < purchases.endIndex ? purchases[place] : nil
         let isKnown = known?.transactionID == id
-        // What was given back stays so until Apple says that it was taken back, as in the ledger.
+        // A refund stands until Apple says that it was reversed, as in the ledger.
         let wasGivenBack = isKnown && known?.isGivenBack == true
         let purchase = Purchase(
             transactionID: id, purchasedAt: purchasedAt, seats: max(1, transaction.quantity ?? 1),
@@ -74,7 +74,7 @@ extension SubscriptionFacts {
         originalPurchaseAt = originalPurchaseAt ?? transaction.originalPurchaseAt
         expiresAt = expiresAt ?? transaction.expiresAt
         renewalAt = renewalAt ?? transaction.expiresAt
-        // Whoever is assigned a seat has not bought it.
+        // A person to whom a seat is assigned has not bought it.
         guard transaction.ownershipType == nil || transaction.ownershipType == "PURCHASED" else {
             return
         }
@@ -83,7 +83,8 @@ extension SubscriptionFacts {
         take(added)
     }
 
-    /// Takes the quantity of a period's own transaction. Seats that were added before that period are in it, or gone.
+    /// Takes the quantity of a period's own transaction. Seats that were added before that period are included in it,
+    /// or gone.
     mutating func overlay(quantity told: Int?) {
         guard var added = addedSeats else {
             quantity = told ?? quantity
@@ -103,11 +104,11 @@ extension SubscriptionFacts {
 }
 
 extension TransactionStatement {
-    /// Whether it is of seats that were added to a running period. Only this says so: a modification is a PURCHASE as
-    /// well.
+    /// Whether it pays for seats that were added to a running period. Only this field shows it, because a modification
+    /// is a PURCHASE as well.
     var addsSeats: Bool { details[.additionalTransactionReason] == .text("SEAT_ADDITION") }
 
-    /// Whether all of what it charged was given back, as far as this statement tells.
+    /// Whether its whole charge was refunded, as far as this statement shows.
     fileprivate var isGivenBackWhole: Bool {
         if case .text(let type) = details[.revocationType],
             type == "FAMILY_REVOKE" || type == "ASSIGNMENT_REVOKE"
@@ -130,7 +131,7 @@ extension TransactionStatement {
         }
     }
 
-    /// Whether no smaller share than the whole, 100,000 thousandths of a percent, is signed.
+    /// Whether no share below the whole is signed. Shares are in thousandths of a percent, so the whole is 100,000.
     private var isWholeRevocation: Bool {
         guard case .number(let percentage) = details[.revocationPercentage] else { return true }
         return percentage >= 100_000

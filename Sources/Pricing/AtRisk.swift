@@ -11,7 +11,7 @@ package struct ItemCharge: Hashable, Sendable {
 }
 
 extension SubscriptionFacts {
-    /// How many seats the running period was charged for. A price is that of one (an inference for items).
+    /// How many seats the running period was charged for. A price is for one seat (an inference for items).
     package var seats: Int64 { Int64(max(1, quantity ?? 1)) }
 
     /// What the running period was charged for an item; nil where Apple has not said, or where the item only joins at
@@ -34,7 +34,7 @@ extension SubscriptionFacts {
 
     private func charge(of sku: String, at price: Int64?) -> ItemCharge? {
         guard let price, let currency, let storefront, let period else { return nil }
-        // An absurd product counts as one seat: no sum can hold it.
+        // An absurd product counts as one seat, because no sum could hold it.
         let (all, isTooMuch) = price.multipliedReportingOverflow(by: seats)
         return ItemCharge(
             originalTransactionID: originalTransactionID, sku: sku, currency: currency,
@@ -49,10 +49,10 @@ extension SubscriptionFacts.Item {
 }
 
 extension RowGroup {
-    /// Notes what a period loses when the customer does not consent: the item, and the dependents that fall with it. An
-    /// item that only joins at the renewal counts with what it will cost there.
-    /// Charges in another currency or period are noted apart, and so is one whose absurd price has no room in the
-    /// sum. An item that the row names in several ways counts once.
+    /// Notes what a period loses when the customer does not consent: the item, and the dependents that are cancelled
+    /// with it. An item that only joins at the renewal counts with its price there. Charges in another currency or
+    /// period are noted apart, as is one that is too large for the sum. An item that the row names in several ways
+    /// counts once.
     func noteAtRisk(_ plan: inout PlanRow, _ row: BatchRow) {
         guard let own = facts.chargeAtRisk(of: row.sku) else { return }
         var sum = own.amount
@@ -81,7 +81,7 @@ extension RowGroup {
             ?? [DependentReference(name).placed(on: facts.originalTransactionID)]
     }
 
-    /// The items of this subscription that fall with a row's.
+    /// The items of this subscription that are cancelled with a row's item.
     private func dependentsHere(_ skus: [String]) -> Set<String> {
         let id = facts.originalTransactionID
         return Set(skus.flatMap(places).filter { $0.originalTransactionID == id }.map(\.sku))
@@ -94,8 +94,8 @@ extension RowGroup {
         return rows.contains { !dependentsHere($0.dependentSKUs).isDisjoint(with: items) }
     }
 
-    /// Notes what is at risk by two rows: an item that has a row of its own, and is a dependent of another one. In a sum it
-    /// counts once, where the loss is more certain, and otherwise with its own row.
+    /// Notes amounts that two rows put at risk: an item with a row of its own that is also a dependent of another row.
+    /// A sum counts it once, with the row whose loss is more certain; if both are equal, with its own row.
     func noteSharedRisk(_ plans: inout [PlanRow]) {
         guard hasDependentsAsRows else { return }
         let lost = plans.indices.filter { plans[$0].mayBeLost && plans[$0].atRisk != nil }
@@ -115,10 +115,10 @@ extension RowGroup {
 }
 
 extension PlanRow {
-    /// Whether the row can go, and its customer must consent, or may have to.
+    /// Whether the row can be sent, and its customer must consent, or may have to.
     var mayBeLost: Bool { fault == nil && (consent == .required || consent == .notKnown) }
 
-    /// What counts in a sum of what is at risk, in milliunits a period.
+    /// The amount that a sum of amounts at risk counts for this row, in milliunits a period.
     package func countedAtRisk(_ current: Int64) -> MoneySum {
         (atRisk.map { MoneySum($0) } ?? MoneySum(current).times(seats)) - MoneySum(sharedAtRisk)
     }

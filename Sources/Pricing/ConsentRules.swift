@@ -7,10 +7,13 @@ struct ConsentQuestion: Hashable, Sendable {
     var newPrice: Int64
     /// The latest increase of any item of the subscription that takes effect before this one.
     var lastIncrease: EarlierIncrease?
-    /// Since when statements tell what the subscription was charged; nil where none does.
+    /// Since when statements show what the subscription was charged; nil where none does.
     var knownSince: Instant?
-    /// Whether they tell it from the first period of the running subscription on.
+    /// Whether they show it from the first period of the running subscription on.
     var isKnownFromStart = false
+    /// Whether a renewal lies behind that nothing has told of, so that the year is not known to its end. A subscription
+    /// that is known from its start counts as known all the same.
+    var hasUntoldRenewal = false
     /// The offer of another item that ends together with this change; nil where none does.
     var koreaConversion: OfferConversion?
     /// The instant of the call.
@@ -47,11 +50,12 @@ struct ConsentQuestion: Hashable, Sendable {
             hasRisen: hasRisen, isConversion: koreaConversion != nil)
     }
 
-    /// Whether an earlier increase counts now. That none is known means no only where none can have been missed.
+    /// Whether an earlier increase counts now. If none is known, the answer is no only where none can have been missed.
     private var hasRisen: Bool? {
         if let lastIncrease, lastIncrease.countsUntil > now { return true }
+        if isKnownFromStart { return false }
         let isYearKnown = knownSince.map { YearBefore(now).isCovered(since: $0) } ?? false
-        return isKnownFromStart || isYearKnown ? false : nil
+        return isYearKnown && !hasUntoldRenewal ? false : nil
     }
 }
 
@@ -68,7 +72,8 @@ struct YearBefore {
         instant.advanced(byMonths: -12) >= known
     }
 
-    /// The instants from which on a year may be covered, or no longer be: one, but for those around a leap day.
+    /// The instants at which a year becomes covered, or stops being covered. It is one instant, except around a leap
+    /// day.
     static func turns(since known: Instant) -> [Instant] {
         let end = known.advanced(byMonths: 12)
         guard end.day.month == 2, end.day.day == 28 else { return [end] }
@@ -143,12 +148,13 @@ package struct ConsentVerdict: Hashable, Sendable {
 
     /// The rules that require consent, in the order of `ConsentReason`.
     package var reasons: [ConsentReason] { answers.rules(answering: true) }
-    /// The rules whose answer nobody knows, in the same order.
+    /// The rules whose answer is not known, in the same order.
     package var notKnown: [ConsentReason] { answers.rules(answering: nil) }
     package var consent: Consent { answers.consent }
     package var thresholdSource: RuleSource { threshold?.source ?? .unknown }
 
-    /// Whether the amount of the threshold matters: above 50 % it decides, or would decide without another reason.
+    /// Whether the amount of the threshold matters. It does above 50 %, where it decides, or would decide if no other
+    /// rule did.
     package var restsOnThreshold: Bool { question.isPercentOver }
 
     /// The latest earlier increase that counted.
@@ -157,7 +163,7 @@ package struct ConsentVerdict: Hashable, Sendable {
     /// The amount with which it was compared, in milliunits; nil where none is known.
     var thresholdAmount: Int64? { threshold?.amount }
 
-    /// By how much an estimate of that amount may be off, in milliunits; nil for an amount of Apple's.
+    /// The error of an estimated amount, in milliunits; nil for an amount of Apple's.
     var thresholdError: Int64? { threshold?.estimate?.error }
 
     /// The renewal at which another item's offer ends together with this change.
@@ -170,7 +176,7 @@ package struct ConsentVerdict: Hashable, Sendable {
         }
     }
 
-    /// Judges an increase. A decrease asks no rule.
+    /// Judges an increase. A decrease needs no rule.
     init(_ question: ConsentQuestion, _ figures: ConsentFigures) {
         basis = Basis(question, figures)
     }
@@ -198,7 +204,7 @@ extension ConsentVerdict {
         let last = question.lastIncrease
         let because: [RuleAnswer.Input] =
             answers.hasRisen == true ? [.init("because", last?.because)] : []
-        // A plan stores a million of these, so what tells of no increase is left out.
+        // A plan stores a million of these, so the source is left out where there is no increase.
         let source: [RuleAnswer.Input] =
             last?.source.map { [.init("increase_source", .text($0.rawValue))] } ?? []
         return because + source + [
@@ -208,6 +214,8 @@ extension ConsentVerdict {
             .init("known_since", question.knownSince.map { .instant($0) }),
             .init("known_from_start", .flag(question.isKnownFromStart)),
         ]
+            + (question.hasUntoldRenewal && !question.isKnownFromStart
+                ? [.init("has_untold_renewal", .flag(true))] : [])
     }
 
     private var thresholdInputs: [RuleAnswer.Input] {
@@ -227,7 +235,7 @@ extension ConsentVerdict {
             .init("storefront", question.storefront.map { .text($0) }),
             .init("offer_ends_at", conversion.map { .instant($0.at) }),
         ]
-        // A plan stores a million of these, so what only one storefront has is left out of the others.
+        // A plan stores a million of these, so an input that only one storefront has is left out of the others.
         guard let conversion else { return inputs }
         return inputs + [
             .init("offer_sku", .text(conversion.sku)),

@@ -48,7 +48,7 @@ package struct RuleAnswer: Hashable, Sendable {
 
 /// An increase of a subscription that took effect.
 package struct PastIncrease: Hashable, Sendable {
-    /// Where the increase is known from.
+    /// How we know of the increase.
     package enum Source: String, Hashable, Sendable, CaseIterable {
         /// Apple signed a statement about it.
         case statement
@@ -60,7 +60,7 @@ package struct PastIncrease: Hashable, Sendable {
     /// The renewal that charged it.
     package var at: Instant
     package var source: Source
-    /// Whether a change of ours brought it.
+    /// Whether a change of ours caused it.
     package var isOurs: Bool
 
     package init(

@@ -1,15 +1,14 @@
 /// Decides whether the subscription that carries a dependent of another subscription of the same customer is
 /// cancelled.
 ///
-/// The App Store drops the dependents of a subscriber who declines only from that subscriber's own subscription.
-/// Cancel a Subscription ends a whole subscription, so it is called only where everything that renews there must
-/// fall.
+/// When a subscriber declines, the App Store drops dependents only from the same subscription. Cancel a Subscription
+/// ends a whole subscription, so it is called only where everything that renews there must be cancelled.
 package struct CrossSubscriptionDependent: Hashable, Sendable {
     package enum Verdict: Hashable, Sendable {
         /// The dependent will not be charged again, as the newest statement on its subscription shows.
         case gone(String)
         case cancel
-        /// No program should act on it.
+        /// A person must decide; no program may act on it.
         case discrepancy(Discrepancy)
     }
 
@@ -75,7 +74,7 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
     package struct Candidate: Sendable {
         package var facts: SubscriptionFacts
         package var seenSKUs: [String]
-        /// The present name of the dependent there, where it was renamed.
+        /// The current name of the dependent there, where it was renamed.
         package var nameToday: String?
 
         package init(facts: SubscriptionFacts, seenSKUs: [String], nameToday: String? = nil) {
@@ -121,9 +120,10 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
     /// - Parameters:
     ///   - target: The facts of its subscription that were just read.
     ///   - falling: Every SKU there that must be cancelled, this one included.
-    ///   - ownDependents: The SKUs that its own open increase would take along.
-    ///   - nameToday: Its present name, where statements renamed it.
-    ///   - parentBack: The parent's name, where the customer has it again, as by a resubscription since it was declined.
+    ///   - ownDependents: The SKUs that would be cancelled with its own open increase.
+    ///   - nameToday: Its current name, where statements renamed it.
+    ///   - parentBack: The parent's name, where the customer has it again, for example because of a resubscription
+    ///     after the decline.
     package func verdict(
         on target: SubscriptionFacts, falling: Set<String>, ownDependents: [String],
         nameToday: String? = nil, parentBack: String? = nil
@@ -134,8 +134,8 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
         if let over = target.whyOver { return .gone(over) }
         let renewing = target.renewingSKUs
         guard renewing.contains(sku) else {
-            // Where several items were renamed at once, it is an inference which became which, and no program cancels
-            // because of an inference.
+            // Where several items were renamed at once, matching old and new names is an inference, and no program may
+            // cancel because of an inference.
             guard let nameToday, renewing.contains(nameToday) else {
                 return .gone("gone from the renewal")
             }
@@ -148,7 +148,7 @@ package struct CrossSubscriptionDependent: Hashable, Sendable {
         return .cancel
     }
 
-    /// Whether both tokens are known and differ. Where one is missing, the batch is believed.
+    /// Whether both tokens are known and differ. Where one is missing, we trust the batch.
     private func isForeign(_ facts: SubscriptionFacts) -> Bool {
         guard let customer, let other = facts.appAccountToken else { return false }
         return customer.lowercased() != other.lowercased()

@@ -1,4 +1,4 @@
-/// A currency of Apple's price list, with Apple's own number of decimals: 0 or 2, and not what ISO 4217 says
+/// A currency of Apple's price list, with Apple's own number of decimals. It is 0 or 2 and may differ from ISO 4217
 /// (HKD, INR, MXN and SEK have none here).
 package struct Currency: Hashable, Sendable {
     /// The ISO 4217 code in upper case.

@@ -13,7 +13,7 @@ struct DependencyRules {
     }
 
     private mutating func add(_ parent: String, _ skus: [String]) {
-        // A SKU that names itself is a fault of its own, and no chain.
+        // A SKU that names itself has a fault code of its own, so it is no chain.
         for sku in skus where sku != parent {
             if dependents[parent]?.contains(sku) == true { continue }
             dependents[parent, default: []].append(sku)
@@ -21,7 +21,7 @@ struct DependencyRules {
         }
     }
 
-    /// The fault that the rows of the batch show by themselves, where these rules are those of the batch alone.
+    /// The fault that the rows of the batch alone show. These rules must then be those of the batch alone.
     func faultOfFile(_ row: BatchRow, _ context: JudgeContext) -> RowFault? {
         var context = context
         context.claims = context.claims.mapValues { $0.filter { $0.line != nil } }
@@ -144,9 +144,10 @@ struct DependencyRules {
 }
 
 extension JudgeContext {
-    /// Who else names the item of a row's subscription, or of the place that the name stands for, in words and in
-    /// order: other subscriptions, and other items of its own, which may write that place otherwise. A change that is
-    /// about to be sent has no line, because its own subscription was examined when it was planned.
+    /// Who else names this item as a dependent, in words and in order: other subscriptions, and other items of this
+    /// subscription, which may name it in another way. The item is one of the row's subscription, or of the
+    /// subscription in `name`. A change that is about to be sent has no line, because its own subscription was checked
+    /// when it was planned.
     fileprivate func claims(on name: String, of row: BatchRow) -> [String] {
         guard !claims.isEmpty else { return [] }
         let id = row.originalTransactionID

@@ -24,7 +24,7 @@ package struct DependentReference: Hashable, Sendable {
         self.sku = sku
     }
 
-    /// The reference with a subscription: the given one where it names none.
+    /// The reference with a subscription: its own, or else `id`.
     package func placed(on id: String) -> DependentReference {
         DependentReference(originalTransactionID: originalTransactionID ?? id, sku: sku)
     }

@@ -6,15 +6,15 @@ package struct EarlierIncrease: Hashable, Sendable {
     package var origin: Origin
 
     package enum Origin: Hashable, Sendable {
-        /// It was charged, Apple shows it, or a person stated it.
+        /// It was charged, Apple shows it, or a person imported it.
         case past(PastIncrease.Source)
         /// It is an open change of ours, with this id.
         case change(String)
-        /// It is a row of the same batch that can go.
+        /// It is a row of the same batch that can be sent.
         case line(Int)
     }
 
-    /// Where it is known from; nil where a change or a row of ours will bring it.
+    /// How we know of it; nil for a future increase by a change or a row of ours.
     var source: PastIncrease.Source? {
         switch origin {
         case .past(let source): source
@@ -24,8 +24,8 @@ package struct EarlierIncrease: Hashable, Sendable {
 
     fileprivate var isSigned: Bool { source != .imported }
 
-    /// Until when it counts: 12 calendar months. Of what a person states only the day is known, and `at` is its first
-    /// instant in UTC. The day is over everywhere two days after that.
+    /// Until when it counts: 12 calendar months. Of an imported increase only the day is known, and `at` is its first
+    /// instant in UTC. Two days later that day is over in every time zone, so two days are added.
     var countsUntil: Instant {
         let end = at.advanced(byMonths: 12)
         return isSigned ? end : end.advanced(by: 2 * Instant.millisecondsPerDay)
@@ -35,13 +35,14 @@ package struct EarlierIncrease: Hashable, Sendable {
         isSigned ? at : at.advanced(by: 2 * Instant.millisecondsPerDay)
     }
 
-    /// Whether a person stated, by its day, the very increase that a statement or a change of ours tells exactly.
+    /// Whether this imported increase, of which only the day is known, is the same as one that a statement or a change
+    /// of ours dates exactly.
     fileprivate func isToldExactly(by other: EarlierIncrease) -> Bool {
         !isSigned && other.isSigned && sku == other.sku && other.at >= at && other.at < latestAt
     }
 }
 
-/// The increases of one subscription that may count against another, whoever made them.
+/// The increases of one subscription that may count against a later one, whoever made them.
 struct IncreaseHistory: Hashable, Sendable {
     private var increases: [EarlierIncrease]
 
@@ -64,8 +65,8 @@ struct IncreaseHistory: Hashable, Sendable {
         increases.last { $0.at < renewal }
     }
 
-    /// The latest of those that still count at the instant of a call, or where none does, of all. One that was imported
-    /// may count longer than a later one that was charged.
+    /// The latest increase before a renewal that still counts at the instant of a call; if none counts, the latest of
+    /// all. An imported increase may count longer than a later one that was charged.
     func latest(before renewal: Instant, countingAt call: Instant) -> EarlierIncrease? {
         let latest = latest(before: renewal)
         guard let latest, latest.countsUntil <= call else { return latest }
@@ -75,7 +76,7 @@ struct IncreaseHistory: Hashable, Sendable {
     /// The instants at which the increases stop counting.
     var ends: [Instant] { increases.map(\.countsUntil) }
 
-    /// Of two equal increases the signed one sorts last, so it is the one that is named.
+    /// Of two equal increases the signed one sorts last, so that it is the one that is named.
     private static func isEarlier(_ left: EarlierIncrease, _ right: EarlierIncrease) -> Bool {
         (left.at, left.sku, left.isSigned ? 1 : 0) < (right.at, right.sku, right.isSigned ? 1 : 0)
     }

@@ -61,7 +61,7 @@ package enum ExtensionEligibility {
         case 2: return .expired
         case 3: return .billingRetry
         case 4:
-            // A charge may fail, and the grace period begin, before the period is over. Such a period may be
+            // A charge may fail, and the grace period may begin, before the period has ended. Such a period may be
             // extended.
             if facts.expiresAt.map({ $0 <= now }) ?? true { return .gracePeriod }
         case 5: return .revoked

@@ -33,7 +33,7 @@ package struct ExtensionTerms: Hashable, Sendable {
     package let days: Int
     package let reason: Reason
 
-    /// nil where Apple does not take so many days.
+    /// Returns nil where Apple does not accept this number of days.
     package init?(days: Int, reason: Reason) {
         guard Self.daysAllowed.contains(days) else { return nil }
         self.days = days

@@ -13,16 +13,16 @@ package struct GuardRail: Hashable, Sendable {
         case moved
     }
 
-    /// The guards where nobody sets others: more than 5 % of at least 50 answers are refusals.
+    /// The default guards: the batch is paused when more than 5 % of at least 50 answers are refusals.
     package static let byDefault = [GuardRail(figure: .errors, over: 500)]
 
-    /// The default of `least`: fewer results are no measure, since 1 of 3 is 33 %.
+    /// The default of `least`. Fewer results say little: 1 of 3 is already 33 %.
     package static let leastByDefault = 50
 
     package var figure: Figure
     /// The limit in hundredths of a percent. More than that pauses the batch.
     package var over: Int
-    /// How many must be counted before it is judged.
+    /// How many results must be counted before the guard is judged.
     package var least: Int
 
     package init(figure: Figure, over: Int, least: Int = Self.leastByDefault) {
@@ -44,7 +44,7 @@ package struct GuardRail: Hashable, Sendable {
         all >= Int64(least) && isShareExceeded(by: count, of: all)
     }
 
-    /// The same of however few.
+    /// The same, without the least number of results.
     package func isShareExceeded(by count: Int64, of all: Int64) -> Bool {
         guard count > 0 else { return false }
         let left = count.multipliedFullWidth(by: 10_000)

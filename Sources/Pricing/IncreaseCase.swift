@@ -17,9 +17,9 @@ struct ConsentFigures: Hashable, Sendable {
     }
 }
 
-/// One increase, about which the consent rules can be asked for any instant of its call and any renewal.
+/// One increase, which the consent rules can judge for any instant of its call and any renewal.
 struct IncreaseCase {
-    /// What depends on neither.
+    /// The part that depends on neither the call nor the renewal.
     private let question: ConsentQuestion
     private let rules: RuleCourse
     private let figures: ConsentFigures
@@ -67,7 +67,9 @@ struct IncreaseCase {
     /// other rules come into force.
     func turns(after now: Instant) -> [Instant] {
         var turns = history.ends + rules.starts
-        if let knownSince = question.knownSince, !question.isKnownFromStart {
+        if let knownSince = question.knownSince, !question.isKnownFromStart,
+            !question.hasUntoldRenewal
+        {
             turns += YearBefore.turns(since: knownSince)
         }
         return turns.filter { $0 > now }.sorted()

@@ -1,4 +1,4 @@
-/// Appends a separator and a number of at least so many digits.
+/// Appends a separator and the number with at least that many digits.
 private func append(
     _ number: Int, width: Int, after separator: Unicode.Scalar, to bytes: inout [UInt8]
 ) {

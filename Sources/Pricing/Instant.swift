@@ -1,4 +1,4 @@
-/// A point in time, in UTC milliseconds since 1970-01-01. Every rule takes one; none asks a clock.
+/// A point in time, in UTC milliseconds since 1970-01-01. Every rule takes one as a parameter, and none reads a clock.
 package struct Instant: Hashable, Comparable, Sendable {
     package var milliseconds: Int64
 

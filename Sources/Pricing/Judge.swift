@@ -3,8 +3,8 @@ package struct Judge: Sendable {
     package let rules: RuleCourse
     package let environment: StoreEnvironment
     package let now: Instant
-    /// The instant since which open changes wait for their calls. It is before `now` where rows are judged for calls
-    /// of a later day: until then, changes that wait have gone.
+    /// The instant from which open changes wait for their calls. Where rows are judged for calls on a later day it is
+    /// before `now`, because open changes are sent in between.
     let waitingSince: Instant
     /// The first instant at which a row may be called: `now`, or the release of its wave.
     let callsFrom: Instant
@@ -28,7 +28,8 @@ package struct Judge: Sendable {
         self.callsFrom = max(judge.now, callsFrom)
     }
 
-    /// The same judge for rows that wait until an instant: what it knows is of `now`, and no call leaves before then.
+    /// The same judge for rows that wait until `instant`: it judges on what is known at `now`, and assumes no call
+    /// before `instant`.
     package func calling(from instant: Instant) -> Judge { Judge(self, callsFrom: instant) }
 
     /// Judges by these rules, whenever a row is sent.
@@ -50,7 +51,8 @@ package struct Judge: Sendable {
         return plans
     }
 
-    /// The same, each handed over as it is judged: a plan is large, and a batch has a million of them.
+    /// The same, but hands over each plan row as it is judged, because plan rows are large and a batch has a million of
+    /// them.
     package func judge(
         rows: [BatchRow], siblings: [BatchRow] = [], facts: SubscriptionFacts?,
         context: JudgeContext, _ take: (consuming PlanRow) -> Void
@@ -74,7 +76,7 @@ package struct Judge: Sendable {
         }
     }
 
-    /// Adds what is known of its item to a row that its own cells made unusable.
+    /// Adds the known facts of its item to a row whose own cells make it unusable.
     package func describe(_ row: inout PlanRow, facts: SubscriptionFacts) {
         RowGroup(self, rows: [], facts: facts, context: JudgeContext()).describe(&row)
     }

@@ -5,7 +5,7 @@ package struct JudgeContext: Hashable, Sendable {
     /// The SKUs that will renew on any subscription of the same customer, also as `SUBSCRIPTION/SKU`. This
     /// subscription's own SKUs may be missing.
     package var siblingSKUs: Set<String> = []
-    /// What hinders dependents on other subscriptions, by the name that a row gives them.
+    /// Why items on other subscriptions cannot be dependents, by the name that a row gives them.
     package var obstacles: [String: DependentObstacle] = [:]
     /// Those of these obstacles that come from rows of the same batch.
     package var fileObstacles: [String: DependentObstacle] = [:]
@@ -31,7 +31,7 @@ package struct JudgeContext: Hashable, Sendable {
         package var state: ChangeState
         /// The renewal at which it raises the price; nil for a decrease.
         package var increasesAt: Instant?
-        /// Before it no call of it leaves; nil where one may leave at once.
+        /// No call of it is sent before this instant; nil where one may be sent at once.
         package var sendAfter: Instant?
 
         package init(

@@ -12,7 +12,7 @@ package struct StoredChange: Hashable, Sendable {
     package var consent: Consent
     package var dependentSKUs: [String]
     package var effectiveOnOrAfter: CivilDate?
-    /// What its plan said of a later call, though in time: that it would need consent.
+    /// The plan's forecast that a later call, though in time, would need consent.
     package var foreseen: ForeseenConsent?
 
     package init(
@@ -36,7 +36,7 @@ package struct StoredChange: Hashable, Sendable {
     }
 }
 
-/// Consent that time alone brings, as the plan of a change said.
+/// Consent that becomes necessary by time alone, as the plan of a change forecast.
 package struct ForeseenConsent: Hashable, Sendable {
     /// A call from this instant on needs it.
     package var from: Instant
@@ -48,8 +48,8 @@ package struct ForeseenConsent: Hashable, Sendable {
         self.reasons = reasons
     }
 
-    /// What may ask at an instant without a drift. Time goes on to turn other rules after the first ones; it brings no
-    /// increase of another item, which only somebody makes.
+    /// The rules that may require consent at an instant without being a drift. After the forecast ones, time may also
+    /// turn other rules. An increase of another item is not among them, because time does not cause one.
     func excused(at instant: Instant) -> Set<ConsentReason> {
         guard from <= instant else { return [] }
         return reasons.union(ConsentReason.allCases.filter { $0 != .increaseWithin12Months })
@@ -70,15 +70,15 @@ extension Judge {
     /// Judges a submitted change again before it is sent, on the newest facts.
     ///
     /// A difference from the day of the submission is `drifted`, never silent: another current price, currency,
-    /// storefront or period, or consent that is needed now and surely was not then. Consent that was not known may
-    /// turn out either way, and consent that is no longer known changes only dates. Consent that only increases of
-    /// ours brought is no drift, because the plan of the later one said so. The same holds for what the change's own
-    /// plan said of a later call. `context.openChanges` may contain the change itself.
+    /// storefront or period, or consent that is needed now and certainly was not then. Consent that was not known may
+    /// turn out either way, and consent that is no longer known changes only dates. Consent that is needed only because
+    /// of our own increases is no drift, because the plan of the later one showed it. Nor is consent that the change's
+    /// own plan forecast for a later call. `context.openChanges` may contain the change itself.
     package func judgeForSending(
         _ change: StoredChange, facts: SubscriptionFacts?, context: JudgeContext
     ) -> SendingVerdict {
         let plan = planAnew(change, facts: facts, context: context)
-        // A drift outranks the codes after it, as in a plan.
+        // A drift comes before the codes that follow it in `RowCode`, as in a plan.
         let drift = change.drift(to: plan, at: plan.judgedAt ?? now) {
             planAnew(change, facts: facts, context: context.withoutOurs)
         }
@@ -88,13 +88,13 @@ extension Judge {
         return .send(plan)
     }
 
-    /// The dates of a submitted change on the newest facts, with a fault where it cannot go as it stands.
+    /// The dates of a submitted change on the newest facts, with a fault where it cannot be sent as it is.
     package func planAnew(
         _ change: StoredChange, facts: SubscriptionFacts?, context: JudgeContext
     ) -> PlanRow {
         var others = context
         others.openChanges.removeAll { $0.changeID == change.changeID }
-        // The row takes the currency of the facts. A currency other than the submitted one is a drift here, and no
+        // The row takes the currency of the facts. If that is not the submitted currency, it is a drift here, not a
         // mismatch in a file.
         let row = BatchRow(
             line: 0, originalTransactionID: change.originalTransactionID, sku: change.sku,

@@ -1,9 +1,9 @@
 extension Judge {
-    /// Judges a change that takes back what Apple has scheduled, before it is sent. `change.currentPrice` is the
-    /// scheduled price, and `change.newPrice` the one that is paid now and is to stay.
+    /// Judges an undo of a scheduled change before it is sent. `change.currentPrice` is the scheduled price, and
+    /// `change.newPrice` the price that is paid now and should stay.
     ///
-    /// It goes only while the newest facts show the increase as scheduled and nobody was told. After `sendBy`, when
-    /// the customer is told, it is not tried.
+    /// It is sent only while the newest facts show the increase as scheduled and the customer was not told. It is not
+    /// sent after `sendBy`, when the customer is told.
     package func judgeUndo(
         _ change: StoredChange, sendBy: Instant, effectiveAt: Instant, facts: SubscriptionFacts?
     ) -> SendingVerdict {

@@ -1,4 +1,4 @@
-/// A sum of milliunits of one currency. It knows when it has grown beyond 64 bits, and then shows no number.
+/// A sum of milliunits of one currency. When it exceeds 64 bits, it shows no number.
 package struct MoneySum: Hashable, Sendable {
     /// The limit: far more than any number of rows can sum to, and small enough to be multiplied.
     private static let most = Int128(1) << 110

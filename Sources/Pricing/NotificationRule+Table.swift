@@ -47,7 +47,7 @@ extension NotificationRule {
         .init("DID_FAIL_TO_RENEW", nil, .subscription, .facts),
         // Billing failed, within a grace period.
         .init("DID_FAIL_TO_RENEW", "GRACE_PERIOD", .subscription, .facts),
-        // The grace period is over, billing retry goes on.
+        // The grace period is over, and billing retry continues.
         .init("GRACE_PERIOD_EXPIRED", nil, .subscription, .facts),
         // The renewal date moved: so does the renewal at which a change is due.
         .init("RENEWAL_EXTENDED", nil, .subscription, .lifecycle),

@@ -4,8 +4,8 @@ struct OfferConversion: Hashable, Sendable {
     /// The renewal that first charges the full price.
     var at: Instant
 
-    /// South Korea asks for consent in the 30 days before the conversion day, that day excluded (1 May: 1 to 30
-    /// April), whatever the period, as in "Handling subscription price changes". The days are those of Seoul.
+    /// South Korea requires consent in the 30 days before the conversion day, without that day (for 1 May: 1 to 30
+    /// April), whatever the period, as in "Handling subscription price changes". The days are days in Seoul.
     static let leadDays = 30
     static let lead = Int64(leadDays) * Instant.millisecondsPerDay
 

@@ -2,8 +2,8 @@ import Digests
 
 /// The fingerprint of a plan: the same rows, facts and rules in the same order give the same text.
 ///
-/// The instant of the plan is not part of it. Nor is `notice_at`, which moves with the clock once the notice could
-/// have begun. What counts is what would be sent, when at the latest, and with which effect.
+/// The instant of the plan is not part of it. Nor is `notice_at`, which moves with the clock once the notice could have
+/// begun. The hash covers what would be sent, the latest instant for it, and its effect.
 package struct PlanHash: Sendable {
     private var hasher = SHA256()
 

@@ -4,7 +4,7 @@ package struct PlanRow: Hashable, Sendable {
     package var line: Int
     package var originalTransactionID: String
     package var sku: String
-    /// The fault; nil for a row that can go.
+    /// The fault; nil for a row that can be sent.
     package var fault: RowFault?
     /// Every fault of the row's own cells, the one of `fault` included; empty where its cells are in order.
     package var cellFaults: [RowCode] = []
@@ -19,24 +19,25 @@ package struct PlanRow: Hashable, Sendable {
     package var consent: Consent?
     /// The answers of the consent rules; nil for a decrease, and where the rules could not be asked.
     package var verdict: ConsentVerdict?
-    /// How a later call in time would be judged, where that differs. The verdict holds for a call at `judgedAt`.
+    /// How a later call that is still in time would be judged, where that differs. The verdict itself is for a call at
+    /// `judgedAt`.
     package var turn: ConsentTurn?
-    /// The instant of the call for which the rules were asked.
+    /// The instant of the call for which the rules were evaluated.
     package var judgedAt: Instant?
     /// The `signedDate` of the newest statement behind the facts.
     package var factsAt: Instant?
     /// Since when statements tell what the subscription was charged.
     package var knownSince: Instant?
-    /// Whether a known renewal has passed of which no statement tells yet.
+    /// Whether a known renewal date has passed without a statement about that renewal.
     package var isStale = false
-    /// How many seats the running period was charged for. The prices are those of one.
+    /// How many seats the running period was charged for. The prices are for one seat.
     package var seats: Int64 = 1
-    /// The seats that the prices are multiplied with in sums; nil of a row whose running price is not known.
+    /// The number of seats by which sums multiply the prices; nil for a row whose running price is not known.
     package var knownSeats: Int64? { currentPrice == nil ? nil : seats }
     /// What a period loses when the customer does not consent, dependents included, in milliunits of the row's
     /// currency; nil for a decrease.
     package var atRisk: Int64?
-    /// The part of it that sums count with another row of the batch.
+    /// The part of `atRisk` that sums count with another row of the batch.
     package var sharedAtRisk: Int64 = 0
     /// The charges of dependents in another currency or period.
     package var atRiskElsewhere: [ItemCharge] = []
@@ -44,7 +45,7 @@ package struct PlanRow: Hashable, Sendable {
     package var atRiskOnOthers: [ItemCharge] = []
     /// R0, the next renewal.
     package var renewalAt: Instant?
-    /// The dates of a row that can go; nil for a refused row.
+    /// The dates of a row that can be sent; nil for a refused row.
     package var noticeAt: Instant?
     package var sendAfter: Instant?
     package var sendBy: Instant?
@@ -58,7 +59,7 @@ package struct PlanRow: Hashable, Sendable {
     }
 
     package var code: RowCode? { fault?.code }
-    /// Why the row cannot go: every fault of its cells, or else the first that the facts show.
+    /// Why the row cannot be sent: every fault of its cells, or else the first fault that the facts show.
     package var faults: [RowCode] {
         cellFaults.isEmpty ? code.map { [$0] } ?? [] : cellFaults
     }
@@ -80,7 +81,7 @@ package struct PlanRow: Hashable, Sendable {
     }
     package var thresholdSource: RuleSource? { verdict?.thresholdSource }
 
-    /// What is known of a row that its own cells made unusable.
+    /// A row whose own cells make it unusable, as far as it is known.
     package init(
         line: Int, originalTransactionID: String = "", sku: String = "", fault: RowFault? = nil
     ) {

@@ -6,7 +6,7 @@ package enum PriceText {
         /// It is more than `Int64` milliunits can hold.
         case tooLarge
         case notPositive
-        /// It has smaller steps than a thousandth, or than the given number of decimals allows.
+        /// It has more than three decimals, or more than the given number of decimals.
         case tooManyDecimals
     }
 

@@ -8,19 +8,22 @@ package struct RenewalCalendar: Hashable, Sendable {
 
     /// The calendar of a known renewal.
     ///
-    /// The anchor day is the start day of the running subscription, where stepping from it leads to that renewal.
-    /// Otherwise, as after an extension, it is the renewal's own day. Nil where the period cannot be stepped, or the
-    /// renewal is off the calendar.
-    package init?(knownAt: Instant, period: Period, startedAt: Instant?) {
+    /// The anchor day is the start day of the running subscription, where stepping from it leads to that renewal: by the
+    /// running period, which may be another than that from the renewal on. Otherwise, as after an extension, it is the
+    /// renewal's own day. Nil where the period cannot be stepped, or the renewal is off the calendar.
+    package init?(
+        knownAt: Instant, period: Period, runningPeriod: Period? = nil, startedAt: Instant?
+    ) {
         guard knownAt.isOnCalendar, let step = period.step else { return nil }
         self.knownAt = knownAt
         self.step = step
         let known = knownAt.day
         knownMonth = known.monthIndex
-        guard case .months(let months) = step else {
+        guard case .months(var months) = step else {
             anchorDay = known.day
             return
         }
+        if case .months(let running)? = runningPeriod?.step { months = running }
         let anchor = startedAt.flatMap { $0.isOnCalendar ? $0.day : nil }.flatMap { start in
             let distance = known.monthIndex - start.monthIndex
             let reached = CivilDate(monthIndex: known.monthIndex, clampedDay: start.day)
@@ -41,7 +44,7 @@ package struct RenewalCalendar: Hashable, Sendable {
         }
     }
 
-    /// The same renewals, of which the one at `index` is the first.
+    /// The same renewals, counted from the one at `index`.
     func counted(from index: Int) -> RenewalCalendar {
         var calendar = self
         calendar.knownAt = renewal(index)
@@ -78,11 +81,21 @@ extension SubscriptionFacts {
         return knownSince <= startedAt
     }
 
+    /// Whether a renewal that is known lies before `now`.
+    func isStale(at now: Instant) -> Bool { (renewalAt ?? expiresAt).map { $0 < now } ?? false }
+
+    /// Whether a renewal lies before `now` that nothing has told of. Of one that is paused, or has ended, it was told that
+    /// nothing was charged.
+    func hasUntoldRenewal(at now: Instant) -> Bool {
+        isStale(at: now) && !isInBillingRetry && (status ?? 1) == 1
+    }
+
     /// The calendar of a renewal of this subscription.
     func renewals(from renewalAt: Instant) -> RenewalCalendar? {
         comingPeriod.flatMap {
             RenewalCalendar(
-                knownAt: renewalAt, period: Period($0), startedAt: startedAt)
+                knownAt: renewalAt, period: Period($0), runningPeriod: period.map(Period.init),
+                startedAt: startedAt)
         }
     }
 }

@@ -4,13 +4,13 @@
 /// is in time.
 struct RenewalSearch {
     let renewals: Renewals
-    /// nil for a decrease, of which nobody is told.
+    /// nil for a decrease, which needs no notice.
     let increase: IncreaseCase?
     /// The instant of the plan.
     let now: Instant
     /// R0, as an index of `renewals`.
     private let first: Int
-    /// When time alone changes what the rules say, in order.
+    /// The instants at which time alone changes the answers of the rules, in order.
     private let turns: [Instant]
 
     /// A renewal that a call reaches, and its verdict.
@@ -96,11 +96,11 @@ struct RenewalSearch {
     private func firstCall(reaching target: Int) -> (Instant, Reached)? {
         var call = now
         if target > first {
-            // No earlier call gets beyond the renewal before it.
+            // An earlier call cannot reach beyond the renewal before the target.
             let lead = Timeline.longestLeadDays * Instant.millisecondsPerDay
             call = max(now, renewals.renewal(target - 1).advanced(by: -lead))
         }
-        // It steps over the renewals of 60 days, and over the turns.
+        // Each step passes one renewal or one turn, and the longest lead of 60 days limits the renewals.
         for _ in 0...(200 + turns.count) {
             guard let reached = reached(by: call) else { return nil }
             if reached.index >= target { return (call, reached) }
@@ -122,7 +122,7 @@ struct RenewalSearch {
         return lastCall(reaching: reached.index, from: call, to: until) ?? call
     }
 
-    /// The last call that reaches a renewal among those that are judged as the first of them is.
+    /// The last call that reaches a renewal, among the calls that get the same verdict as the first one at `start`.
     private func lastCall(reaching index: Int, from start: Instant, to until: Instant) -> Instant? {
         guard let last = lastCall(for: judged(index, at: start)).map({ min($0, until) }),
             last >= start, reached(by: last)?.index == index

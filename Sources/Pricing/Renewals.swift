@@ -44,7 +44,7 @@ struct Renewals {
         }
     }
 
-    /// The same renewals, of which the one at `index` is the first.
+    /// The same renewals, counted from the one at `index`.
     func counted(from index: Int) -> Renewals {
         var renewals = self
         switch basis {
@@ -54,8 +54,8 @@ struct Renewals {
         return renewals
     }
 
-    /// The first index, from 0 on, whose renewal is at or after the instant. For now it is that of R0: the last known
-    /// renewal or, where that has passed, the first stepped one after it.
+    /// The first index, from 0 on, whose renewal is at or after the instant. For the current instant that renewal is
+    /// R0: the last known renewal or, where that has passed, the first computed one after it.
     func firstIndex(atOrAfter instant: Instant) -> Int {
         switch basis {
         case .calendar(let calendar): calendar.firstIndex(atOrAfter: instant)
@@ -63,7 +63,7 @@ struct Renewals {
         }
     }
 
-    /// The renewal at which an item goes from its offer to its full price.
+    /// The renewal at which an item changes from its offer to its full price.
     func conversion(of offer: SubscriptionFacts.Offer) -> Instant? {
         // Apple's largest count is 12. A garbled one must not overflow the stepping.
         guard let left = Int(exactly: offer.periodsLeft ?? 0), (0...1200).contains(left) else {

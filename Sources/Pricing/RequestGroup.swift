@@ -5,17 +5,17 @@ package enum RequestGrouping: String, Hashable, Sendable, CaseIterable {
     case announced
     /// No items share a call.
     case item
-    /// All items that can go at the same time share a call. Apple does not say what a mixed request does.
+    /// All items that can be sent at the same time share a call. Apple does not say what a mixed request does.
     case subscription
 }
 
 /// Which items of one subscription share one Change Subscription Price request, unless their batch says otherwise
 /// (`RequestGrouping`).
 ///
-/// Items whose increase is only announced share one, because the subscriber then gets one summary. Each item that
-/// needs consent, or may need it, has a request of its own, because Apple does not say what a mixed one does.
-/// Decreases share a request of their own: nobody is told of them, and Apple does not say that they may travel with
-/// increases. Items that take effect at different renewals are never sent together.
+/// Items whose increase is only announced share one, because the subscriber then gets one summary. Each item that needs
+/// consent, or may need it, has a request of its own, because Apple does not say what a mixed one does. Decreases share
+/// another request: customers are not told of them, and Apple does not say that they may be mixed with increases. Items
+/// that take effect at different renewals are never sent together.
 package enum RequestGroup {
     enum Kind: String {
         case announced, consent, decrease
@@ -29,7 +29,8 @@ package enum RequestGroup {
         }
     }
 
-    /// A key that is the same for all items that share a call under a batch's grouping; nil for one that goes alone.
+    /// A key that is the same for all items that share a call under a batch's grouping; nil for an item that goes
+    /// alone.
     package static func key(
         _ grouping: RequestGrouping, consent: Consent, effectiveAt: Instant, sku: String
     ) -> String? {

@@ -1,4 +1,4 @@
-/// One row beside the facts by which it is judged.
+/// One row, with the facts by which it is judged.
 struct RowCase {
     let row: BatchRow
     /// The item that the row names, where the subscription has it.
@@ -18,8 +18,8 @@ struct RowCase {
     /// joins.
     var currentPrice: Int64? { item?.currentPrice ?? renewalPrice }
 
-    /// What the renewal charges for the item; nil where Apple has not said, or says it in another currency, as before a
-    /// move to another storefront: that figure cannot be compared.
+    /// What the renewal charges for the item. It is nil where Apple has not said it, or says it in another currency,
+    /// for example before a move to another storefront, because that amount cannot be compared.
     private var renewalPrice: Int64? {
         guard let renews = group.facts.renewalCurrency, let runs = group.facts.currency,
             renews != runs
@@ -33,8 +33,8 @@ struct RowCase {
         return row.newPrice > current ? .increase : .decrease
     }
 
-    /// The first code that applies. What the file shows by itself comes before what the facts show, each in the order
-    /// of `RowCode`.
+    /// The first fault that applies. Faults that the file shows by itself come before those that the facts show, each
+    /// group in the order of `RowCode`.
     func firstFault() -> RowFault? {
         if let fault = faultOfFile() { return fault }
         for check in RowCase.checks {
@@ -60,8 +60,8 @@ extension SubscriptionFacts.Offer {
 }
 
 extension SubscriptionFacts {
-    /// The SKUs that renew. Where the whole renewal is off none is listed, and the items then count as they stand, so
-    /// that a row is told the real reason.
+    /// The SKUs that renew. Where the whole renewal is off Apple lists none, and then all items count, so that a row
+    /// gets the real reason.
     package var renewingSKUs: Set<String> {
         let doAllCount = doAllItemsCount
         return Set(items.lazy.filter { doAllCount || $0.renews }.map(\.sku))
@@ -136,7 +136,7 @@ extension RowCase {
         item?.increase?.price ?? renewalPrice ?? currentPrice
     }
 
-    /// A decrease that is due, made by somebody else or by an open change of ours.
+    /// A decrease that is due, by another program or by an open change of ours.
     private var decrease: Int64? {
         guard let item, let running = item.currentPrice, let renewal = renewalPrice,
             renewal < running, item.increase == nil, item.offer == nil
@@ -152,7 +152,7 @@ extension RowCase {
         return renewal
     }
 
-    /// Whether the item is in its own offer: the row is then told only that.
+    /// Whether the item is in its own offer. Then the row gets only that fault.
     private var isInOffer: Bool { item?.offer?.isInForce == true }
 
     private var noChange: RowFault? {
@@ -188,7 +188,8 @@ extension RowCase {
                 "a decrease of \(row.sku) to \(price(decrease)) that was not made here is due at the renewal",
                 remedy: "wait until it took effect")
         }
-        // A row at today's price would take it back, and one in between would lower what renews: neither is an increase.
+        // A row at today's price would undo the raise, and a price in between would lower the renewal price. Neither is
+        // an increase.
         if let raise, direction != .decrease, row.newPrice < raise {
             return RowFault(
                 .conflictOpenChange,
@@ -202,7 +203,8 @@ extension RowCase {
             remedy: "wait until it took effect")
     }
 
-    /// What ends an open change earlier. Once a customer was asked, or while a call may be under way, nothing does.
+    /// How a person can end an open change early. Once a customer was asked, or while a call may be on its way, nothing
+    /// does.
     private static func remedy(ofOpen state: ChangeState) -> String {
         switch state {
         case .awaitingApproval, .queued: "wait until it ends, or abort its batch"
@@ -295,6 +297,6 @@ extension RowCase {
 }
 
 extension SubscriptionFacts.Increase {
-    /// Whether the subscriber was told. With an unknown status nobody has been seen to be told.
+    /// Whether the subscriber was told. An unknown status does not prove that.
     var isCommunicated: Bool { status == "PENDING" || status == "ACCEPTED" }
 }

@@ -1,4 +1,4 @@
-/// Why a row of a batch cannot go.
+/// Why a row of a batch cannot be sent.
 ///
 /// The names and their order are a contract: a row carries the first that applies.
 package enum RowCode: String, Hashable, Sendable, CaseIterable {
@@ -43,7 +43,7 @@ package struct RowFault: Error, Hashable, Sendable {
         self.remedy = remedy
     }
 
-    /// Apple's Sandbox shortens the periods: no date can be met there.
+    /// Apple's Sandbox shortens the periods, so no date can be met there.
     package static let dateInSandbox = RowFault(
         .malformedRow, "effective_on_or_after has no meaning in the Sandbox",
         remedy: "leave it out; an increase takes effect at the renewal after the next one")

@@ -1,16 +1,16 @@
-/// The rows of one subscription, each judged beside the others.
+/// The rows of one subscription, each judged together with the others.
 ///
-/// It is a class that the cases of its rows share, because its content is costly to copy.
+/// It is a class, which the `RowCase`s of its rows share, because its content is costly to copy.
 final class RowGroup: Sendable {
     let judge: Judge
     let facts: SubscriptionFacts
     let context: JudgeContext
     /// nil where Apple has not said when the subscription renews.
     let renewals: Renewals?
-    /// Of the batch alone, and of all that is known; nil where no row has dependents.
+    /// The dependencies in the batch alone, and with all that is known; nil where no row has dependents.
     let dependenciesInFile: DependencyRules?
     let dependencies: DependencyRules?
-    /// All of the batch that name the subscription.
+    /// All rows of the batch that name the subscription.
     let rows: [BatchRow]
     /// The lines that name each SKU, where there are many.
     private let linesBySKU: [String: [Int]]?
@@ -18,11 +18,11 @@ final class RowGroup: Sendable {
     /// `rows` are all rows of the batch that name the subscription.
     init(_ judge: Judge, rows: [BatchRow], facts: SubscriptionFacts, context: JudgeContext) {
         self.judge = judge
+        renewals = Renewals(facts: facts, environment: judge.environment)
         let facts = facts.asChanging
         self.facts = facts
         self.context = context
         self.rows = rows
-        renewals = Renewals(facts: facts, environment: judge.environment)
         if rows.contains(where: { !$0.dependentSKUs.isEmpty }) {
             dependenciesInFile = DependencyRules(rows: rows, facts: nil, openChanges: [])
             dependencies = DependencyRules(
@@ -35,7 +35,7 @@ final class RowGroup: Sendable {
             ? nil : Dictionary(grouping: rows, by: \.sku).mapValues { $0.map(\.line) }
     }
 
-    /// Refuses the rows at the lines that are wanted, in their order, where nothing was ever received of the subscription.
+    /// Refuses the wanted rows, in their order, because nothing was ever received of the subscription.
     func planUnknown(at isWanted: (_ line: Int) -> Bool, _ take: (consuming PlanRow) -> Void) {
         for row in rows where isWanted(row.line) {
             var plan = PlanRow(row)
@@ -51,8 +51,8 @@ final class RowGroup: Sendable {
         }
     }
 
-    /// The first of the other lines of the batch that name the row's SKU of this subscription. Not all of them, because
-    /// a file may be one row over and over.
+    /// The first `max` other lines of the batch that name the row's SKU of this subscription. Not all of them, because
+    /// a file may repeat one row many times.
     func otherLines(of row: BatchRow, max: Int) -> [Int] {
         if let linesBySKU {
             return Array((linesBySKU[row.sku] ?? []).lazy.filter { $0 != row.line }.prefix(max))
@@ -64,10 +64,10 @@ final class RowGroup: Sendable {
         return others
     }
 
-    /// Judges the rows at the lines that are wanted, and hands them over in their order.
+    /// Judges the wanted rows, and hands them over in their order.
     ///
-    /// Increases that can go count against those of later renewals, and so do open changes that wait. What takes effect
-    /// earliest depends on no other, so they are settled renewal by renewal.
+    /// Increases that can be sent count against those of later renewals, and so do open changes that wait. The earliest
+    /// ones depend on no others, so verdicts are reached renewal by renewal.
     func plan(at isWanted: (_ line: Int) -> Bool, _ take: (consuming PlanRow) -> Void) {
         var waiting = waitingIncreases
         var history = called(of: &waiting, besides: knownHistory)
@@ -103,8 +103,9 @@ final class RowGroup: Sendable {
         for plan in plans where isWanted(plan.line) { take(plan) }
     }
 
-    /// Whether the rows' increases take effect at one renewal, whatever their price: then none counts
-    /// against another. A month's notice is the same with and without consent, and the Sandbox has none.
+    /// Whether all increases of the rows take effect at the same renewal, whatever their price, so that none counts
+    /// against another. For a monthly plan the notice is the same with and without consent, and the Sandbox has no
+    /// notice.
     private var areAllOfOneRenewal: Bool {
         guard rows.allSatisfy({ $0.effectiveOnOrAfter == nil }) else { return false }
         switch judge.environment {
@@ -114,8 +115,8 @@ final class RowGroup: Sendable {
         }
     }
 
-    /// What counts whatever the batch says: increases that took effect, open changes of ours that Apple was told of, and
-    /// what Apple shows.
+    /// The increases that count regardless of the batch: those that took effect, open changes of ours that Apple was
+    /// told of, and what Apple shows.
     var knownHistory: IncreaseHistory {
         var known = context.increaseHistory.map {
             EarlierIncrease(sku: $0.sku, at: $0.at, origin: .past($0.source))
@@ -149,7 +150,7 @@ final class RowGroup: Sendable {
                 remedy: "use an earlier effective_on_or_after, release or day to judge at")
             return plan
         }
-        // Without these no call can be made, and a row must never go half known.
+        // Without these no call can be made, and a row with incomplete facts must never be sent.
         guard let timeline, plan.storefront != nil, facts.currency != nil else {
             let missing =
                 timeline == nil
@@ -178,12 +179,12 @@ final class RowGroup: Sendable {
         plan.factsAt = facts.signedAt
         plan.knownSince = facts.knownSince
         plan.seats = seats(of: plan, rowCase.row)
-        plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < judge.now } ?? false
+        plan.isStale = facts.isStale(at: judge.now)
         plan.renewalAt = renewals.map { $0.renewal($0.firstIndex(atOrAfter: judge.now)) }
             .flatMap { $0.isOnCalendar ? $0 : nil }
     }
 
-    /// The same for a row that its own cells made unusable. It may have no new price, and gets no verdict.
+    /// The same for a row whose own cells make it unusable. It may have no new price, and gets no verdict.
     func describe(_ plan: inout PlanRow) {
         let row = BatchRow(
             line: plan.line, originalTransactionID: plan.originalTransactionID, sku: plan.sku,
@@ -239,12 +240,13 @@ final class RowGroup: Sendable {
             ConsentQuestion(
                 storefront: storefront, currency: currency, period: period, currentPrice: price,
                 newPrice: newPrice, knownSince: facts.knownSince,
-                isKnownFromStart: facts.isKnownFromStart, now: call),
+                isKnownFromStart: facts.isKnownFromStart,
+                hasUntoldRenewal: facts.hasUntoldRenewal(at: judge.now), now: call),
             rules: judge.rules, history: history,
             conversions: storefront == "KOR" ? conversions(besides: sku) : [])
     }
 
-    /// The renewals at which offers of other items that renew turn into their full price.
+    /// The renewals at which other renewing items change from their offer to their full price.
     private func conversions(besides sku: String) -> [OfferConversion] {
         guard let renewals else { return [] }
         return facts.items.compactMap { item in

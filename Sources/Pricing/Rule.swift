@@ -6,9 +6,9 @@ package enum RuleSource: String, Hashable, Sendable, CaseIterable {
     case unknown
 }
 
-/// One row of the rules: what it is about, what it says of that, and from when on.
+/// One row of the rules: its key, its value, and from when it is in force.
 package struct Rule: Hashable, Sendable {
-    /// What a rule can be about, in the order in which rules are loaded and files are explained.
+    /// The kinds of rules, in the order in which rules are loaded and files are explained.
     package enum Kind: String, Hashable, Sendable, CaseIterable {
         /// An increase of more than 50 % that also exceeds this amount needs consent. It is in milliunits a period.
         case threshold
@@ -20,7 +20,7 @@ package struct Rule: Hashable, Sendable {
         case exchangeRate = "exchange_rate"
     }
 
-    /// What a rule is about. Of two rules with the same key the later one holds.
+    /// The key of a rule. Of two rules with the same key the later one holds.
     package struct Key: Hashable, Sendable {
         package let kind: Kind
         /// The storefront as ISO 3166-1 alpha-3; empty where the kind has none.
@@ -83,10 +83,10 @@ package struct Rule: Hashable, Sendable {
     /// The first instant at which it holds.
     package var startsAt: Instant { validFrom ?? .distantPast }
     package var isApples: Bool { source == RuleSource.apple.rawValue }
-    /// Whether every increase in the storefront needs consent. Only the rules of that kind say so.
+    /// Whether every increase in the storefront needs consent. Ask only rules of the kind `alwaysConsent`.
     package var isRequired: Bool { value != 0 }
 
-    /// What one euro costs. Only exchange rates are asked.
+    /// What one euro costs. Ask only exchange rates.
     package var perEuro: Rate {
         guard let rate = Rate(billionths: value) else {
             preconditionFailure("a rate that is not positive is refused before it becomes a rule")

@@ -1,7 +1,7 @@
 internal import Synchronization
 
-/// The rules as they follow one another. A row is judged by those in force when it is sent, and what Apple shows by
-/// those of the day on which it was said.
+/// The rules over time. A row is judged by the rules in force when it is sent, and an increase that Apple shows by the
+/// rules of the day on which Apple first showed it.
 ///
 /// It is a class, because every row that is judged holds it.
 package final class RuleCourse: Sendable {
@@ -10,12 +10,12 @@ package final class RuleCourse: Sendable {
     private let later: [(from: Instant, rules: RulesInForce)]
     private let earlier: EarlierRules?
 
-    /// The course of these rules alone, whenever a row is sent.
+    /// A course with only these rules, whenever a row is sent.
     package init(_ rules: RulesInForce) {
         (from, first, later, earlier) = (.distantPast, rules, [], nil)
     }
 
-    /// `now` is the instant of the plan. Before it the rules are those that `rules` still holds.
+    /// `now` is the instant of the plan. For earlier instants it uses the rows that `rules` still holds.
     package init(_ rules: RuleSet, from now: Instant) {
         from = now
         first = rules.inForce(at: now)
@@ -41,8 +41,8 @@ package final class RuleCourse: Sendable {
     var starts: [Instant] { later.map(\.from) }
 }
 
-/// The rules of past days. Few rows ask for them, and only for few days. Each day's rules are put in order when they
-/// are first asked for.
+/// The rules of past days. Few rows need them, and only for few days, so each day's rules are indexed when they are
+/// first needed.
 private final class EarlierRules: Sendable {
     private let rules: RuleSet
     private let starts: [Instant]

@@ -8,7 +8,7 @@ package struct RuleSet: Hashable, Sendable {
         self.rows = rows
     }
 
-    /// The rules that judge at that instant, ready to be asked.
+    /// The rules in force at that instant, indexed.
     package func inForce(at now: Instant) -> RulesInForce { RulesInForce(self, at: now) }
 
     /// When rules come into force, in order.

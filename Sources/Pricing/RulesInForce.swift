@@ -1,6 +1,6 @@
 /// The rules of one instant, indexed. They are made once for a whole batch.
 package struct RulesInForce: Hashable, Sendable {
-    // A plan asks for a million amounts, so that their keys are small.
+    // A plan looks up a million amounts, so their keys are small.
     private struct ThresholdKey: Hashable {
         var storefront: String
         var currency: String
@@ -82,7 +82,7 @@ package struct RulesInForce: Hashable, Sendable {
         var source: String
     }
 
-    /// What the list says of the storefront; nil where nobody knows.
+    /// What the list says about the storefront; nil where that is not known.
     ///
     /// Inference: Apple gives an amount only where an increase can go without consent, so a storefront with an amount
     /// does not always ask. That the list does not name a storefront says nothing.
@@ -99,7 +99,7 @@ package struct RulesInForce: Hashable, Sendable {
         return rows.values.filter { $0.kind == kind }.sorted { order($0.key) < order($1.key) }
     }
 
-    /// The estimates by which storefronts without a row of their own are judged, in the order of currencies.
+    /// The estimates for storefronts without a row of their own, in the order of currencies.
     package var estimateRows: [Estimate] {
         rows(of: .currency).flatMap { row in
             PeriodKind.allCases.compactMap { estimate(currency: row.currency, kind: $0) }
@@ -117,7 +117,7 @@ package struct RulesInForce: Hashable, Sendable {
         package var kind: PeriodKind
         /// The amount in milliunits a period.
         package var amount: Int64
-        /// By how many milliunits it may be off. An increase that is closer to it is not judged.
+        /// The error of the estimate, in milliunits. An increase that is closer to the amount than this gets no answer.
         package var error: Int64
         /// How many of Apple's amounts it rests on.
         package var rows: Int
@@ -136,8 +136,8 @@ package struct RulesInForce: Hashable, Sendable {
 
     /// All rows in force as lines in a fixed order, for the plan hash.
     ///
-    /// Exchange rates are not among them: a row that rests on one names it, and the others must not drift with every
-    /// day's rates.
+    /// Exchange rates are left out: a row that depends on one names it, and other rows must not drift with each day's
+    /// rates.
     var canonicalLines: [String] {
         rows.values.compactMap { row in
             switch row.kind {

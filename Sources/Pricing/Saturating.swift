@@ -1,4 +1,4 @@
-/// Sums that stop at the greatest and the least amount, and shares of amounts without a step in between that overflows.
+/// Sums that saturate at the largest and the smallest amount, and shares of amounts without an overflow in between.
 extension Int64 {
     var negatedSaturated: Int64 { self == .min ? .max : -self }
 

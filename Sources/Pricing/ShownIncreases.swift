@@ -1,8 +1,8 @@
 extension RowGroup {
-    /// The increases that Apple shows, or lets renew, and that have not taken effect, without those that open changes of
-    /// ours brought, whose renewals are known: a change that is not sent yet, or of another price, is not what Apple
-    /// shows. The renewals of the others are inferred: those that are only scheduled are taken one after the other,
-    /// because an increase that takes effect before may bring consent, and so another renewal.
+    /// The increases that Apple shows, or will charge at the renewal, and that have not taken effect. Increases of our
+    /// open changes are left out, because their renewals are known; a change that was not sent, or that has another
+    /// price, does not explain what Apple shows. The renewals of the others are inferred. Those that are only scheduled
+    /// are handled one after the other, because an earlier one may make consent necessary and so move the renewal.
     func shown(besides known: IncreaseHistory) -> [EarlierIncrease] {
         guard let renewals else { return [] }
         let items = facts.items.filter { item in
@@ -36,8 +36,8 @@ extension RowGroup {
         return shown
     }
 
-    /// Whether a higher price renews of which Apple shows no increase, as one that was agreed elsewhere. Once it is
-    /// charged it counts as an increase, so it does before.
+    /// Whether a higher price renews for which Apple shows no increase, for example one agreed elsewhere. It counts as
+    /// an increase once it is charged, so it counts before that too.
     private func isRaised(_ item: SubscriptionFacts.Item) -> Bool {
         guard item.renews, item.increase == nil, item.offer == nil,
             facts.renewalCurrency == nil || facts.renewalCurrency == facts.currency,
@@ -72,19 +72,20 @@ extension RowGroup {
         return max(0, firstIndex(atOrAfter: announced, renewals) + 3)
     }
 
-    /// The first renewal at or after an instant. Its index is negative where that renewal has passed. There was none
-    /// since the running period began, wherever its end was moved to.
+    /// The index of the first renewal at or after an instant; negative where that renewal has passed. Since the running
+    /// period began there was no renewal, however far its end was moved.
     private func firstIndex(atOrAfter instant: Instant, _ renewals: Renewals) -> Int {
         var index = renewals.firstIndex(atOrAfter: instant)
         if let purchasedAt = facts.purchasedAt, instant > purchasedAt { return index }
-        // No increase waits for so many renewals: one that was shown before these should have taken effect, and is due at
-        // the next one.
+        // No increase waits for so many renewals. One that was first shown even earlier should have taken effect, so it
+        // is due at the next renewal.
         while index > -8, renewals.renewal(index - 1) >= instant { index -= 1 }
         return index
     }
 
-    /// The renewal that our own dates give to a call at the instant of the first statement that showed it, counted from
-    /// the renewal that was next then. One that should have taken effect is due at the next renewal.
+    /// The renewal that a call of ours would have reached at the instant of the first statement that showed the
+    /// increase, counted from the renewal that was next then. An increase that should already have taken effect is due
+    /// at the next renewal.
     private func scheduledIndex(
         of item: SubscriptionFacts.Item, _ renewals: Renewals, besides history: IncreaseHistory
     ) -> Int? {

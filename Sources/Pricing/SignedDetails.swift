@@ -1,10 +1,10 @@
 package import JSON
 
-/// What a signed transaction or renewal info says beside the fields of their own: under the App Store's own names,
-/// and only what is there. Most statements have none of it.
+/// Fields of a signed transaction or renewal info that have no property of their own, under the App Store's names. Most
+/// statements have none.
 ///
-/// A rule, a cohort or a report may ask for it one day; no rule does now. Enumerations and codes are kept raw, and
-/// nothing here moves a change. What is in neither place is in the evidence alone.
+/// A rule, a cohort or a report may use them later; no rule does now. Enumerations and codes are kept raw, and nothing
+/// here moves a change. All other fields are only in the evidence.
 package struct SignedDetails: Hashable, Sendable {
     package enum Value: Hashable, Sendable {
         case text(String)
@@ -62,7 +62,7 @@ package struct SignedDetails: Hashable, Sendable {
         }
     }
 
-    /// Takes out what cannot be meant or stored, and returns the fields.
+    /// Removes implausible values and values that cannot be stored, and returns their fields.
     mutating func removeUnstorable() -> [Field] {
         guard !details.isEmpty else { return [] }
         let odd = details.filter { !$0.isStorable }.map(\.field)
@@ -144,7 +144,7 @@ extension SignedDetails.Field {
             node.int64.map { .number($0) }
         case .isUpgraded: node.boolean.map { .flag($0) }
         case .eligibleWinBackOfferIds:
-            // An empty list counts as not said.
+            // An empty list counts as missing.
             node.elements.map { $0.compactMap(\.text) }.flatMap { $0.isEmpty ? nil : .texts($0) }
         }
     }

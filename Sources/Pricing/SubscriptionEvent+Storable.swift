@@ -15,10 +15,10 @@ package enum StatementFault: Error, Hashable, Sendable, CustomStringConvertible 
 }
 
 extension SubscriptionEvent {
-    /// The statement without the values that mean nothing, although it is genuine: a negative price, an instant
-    /// outside the calendar, a text of a hundred kilobytes. One odd value must neither lose what the others tell nor
-    /// stop a subscription for ever. `ignored` names each value that was left out, and the evidence keeps it. A price that a
-    /// charged item lacks is named, too.
+    /// The statement without values that are genuine but meaningless, such as a negative price, an instant outside the
+    /// calendar, or a text of a hundred kilobytes. One odd value must neither lose the others nor block a subscription
+    /// for ever. `ignored` names each removed value, which the evidence still has. It also names the missing price of a
+    /// charged item.
     package func storable() throws(StatementFault) -> SubscriptionEvent {
         guard key.signedAt.isOnCalendar else {
             throw .noMoment(milliseconds: key.signedAt.milliseconds)
@@ -56,7 +56,7 @@ extension SubscriptionEvent {
     }
 }
 
-/// Takes out values that cannot be meant, and remembers their names.
+/// Removes implausible values, and remembers their names.
 private struct Sieve {
     var ignored: [String] = []
 
@@ -96,7 +96,7 @@ private struct Sieve {
         for index in transaction.items.indices {
             pass(&transaction.items[index], of: "transaction.items")
         }
-        // What was charged for such an item is in no sum, as where its price cannot be meant.
+        // The charge of such an item is in no sum, as that of an item with an implausible price.
         if transaction.transactionID != nil, transaction.purchasedAt != nil,
             transaction.items.contains(where: { ($0.offerPrice ?? $0.price) == nil })
         {
@@ -149,8 +149,8 @@ private struct Sieve {
         item.dependentSKUs?.removeAll { $0.isEmpty || $0.unicodeScalars.count > 128 }
     }
 
-    /// Whether it is no item: no SKU of ours is empty or longer than 128 characters, and of one that is told twice
-    /// the first counts.
+    /// Whether it must be ignored: no SKU of ours is empty or longer than 128 characters, and of a repeated SKU only
+    /// the first entry counts.
     private mutating func isNoItem(
         _ sku: String, _ seen: inout Set<String>, _ name: String
     ) -> Bool {
@@ -198,7 +198,7 @@ private struct Sieve {
         drop(&instant, name, unless: \.isOnCalendar)
     }
 
-    /// Whether the amount can be added up and the day can be stored.
+    /// Whether the amount can be summed and the instant can be stored.
     private func isMeant(_ refund: StatementRefund) -> Bool {
         (0...PriceText.milliunitsMax).contains(refund.amount) && refund.at.isOnCalendar
     }

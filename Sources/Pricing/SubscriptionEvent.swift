@@ -1,9 +1,9 @@
 /// One signed statement about one subscription, decoded: a notification, an answer to a call of ours, or a status
 /// that we read. The projector folds them in the order of `key`.
 package struct SubscriptionEvent: Hashable, Sendable {
-    /// The order of folding: Apple's `signedDate` and, where two statements of a subscription bear the same
-    /// millisecond, the evidence id byte by byte (`notificationUUID`, our `requestReferenceId`, the digest of a
-    /// status). The second part says nothing of what came first; it only makes every order of arrival fold alike.
+    /// The order of folding: Apple's `signedDate` and, for statements of the same millisecond, the evidence id byte by
+    /// byte (`notificationUUID`, our `requestReferenceId`, the digest of a status). The second part does not show what
+    /// came first; it only ensures that every order of arrival folds to the same result.
     ///
     /// A notification is dated by its outer `signedDate`, an answer or a status by that of its renewal info.
     package struct Key: Hashable, Comparable, Sendable {
@@ -23,8 +23,8 @@ package struct SubscriptionEvent: Hashable, Sendable {
 
     package enum Source: String, Hashable, Sendable {
         case notification, response, status
-        /// A V1 notification: it is unsigned, and coarser than what Apple signs. It moves no change and no price, and
-        /// yields to every signed statement of its time or later.
+        /// A V1 notification. It is unsigned and less detailed than what Apple signs. It changes no price and moves no
+        /// change, and every signed statement of its time or later overrides it.
         case legacy
     }
 
@@ -37,14 +37,14 @@ package struct SubscriptionEvent: Hashable, Sendable {
     package var status: Int?
     package var transaction: TransactionStatement?
     package var renewal: RenewalStatement?
-    /// The fields whose values mean nothing and were left out; nil for almost all statements.
+    /// The names of removed, meaningless values; nil for almost all statements.
     package var ignored: [String]?
     /// The content of the source `legacy`, which has nothing else.
     package var legacy: LegacyStatement?
 }
 
-/// What a V1 notification says that an unsigned source may tell: nothing of prices, consent, items or the renewal's
-/// date. nil means that it does not say.
+/// The part of a V1 notification that we accept from an unsigned source. It has no prices, consent, items or renewal
+/// date. nil means that the notification does not say.
 package struct LegacyStatement: Hashable, Sendable {
     package var autoRenews: Bool?
     package var isInBillingRetry: Bool?
@@ -81,7 +81,7 @@ package struct TransactionStatement: Hashable, Sendable {
     package var appTransactionID: String?
     package var details = SignedDetails()
     package var items: [StatementItem] = []
-    /// Whether an item could not be read. What is not listed may then be charged nevertheless.
+    /// Whether an item could not be read. Then an item that is not listed may be charged nevertheless.
     package var isIncomplete = false
 }
 
@@ -142,7 +142,7 @@ package struct StatementRefund: Hashable, Sendable {
     }
 }
 
-// The values that each must have. The others are set as they are read.
+// Only the required values are parameters; the others are set while a statement is read.
 extension SubscriptionEvent {
     package init(key: Key, source: Source, originalTransactionID: String) {
         self.key = key

@@ -1,4 +1,4 @@
-/// What is known of one subscription from the newest signed payloads, and nothing that we intend.
+/// What is known of one subscription from the newest signed payloads. It holds nothing that we only intend.
 ///
 /// Prices are milliunits. Each optional is a value that Apple has not sent (yet). An unknown storefront, currency or
 /// offer reason is kept as its text, because an unknown value never fails.
@@ -20,8 +20,9 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var appAccountToken: String?
     /// Apple's `inAppOwnershipType`: `PURCHASED`, `FAMILY_SHARED`, `ASSIGNED`, or an unknown text.
     package var ownershipType: String?
-    /// Whose it is, where its holder does not pay for it: then it has no price of its own, and Apple refuses calls for it.
-    /// Of an assigned seat that is an inference, from error 4000227 (Notifications 2.23).
+    /// The kind of holder who does not pay for it, such as a family member; nil for a buyer. Such a subscription has no
+    /// price of its own, and Apple refuses calls for it. For an assigned seat that is an inference, from error 4000227
+    /// (Notifications 2.23).
     package var holder: Holder? { ownershipType.flatMap(Holder.init) }
 
     package enum Holder: String, Hashable, Sendable {
@@ -40,7 +41,7 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var offerDiscountType: String?
     /// The type of the running period's offer, as Apple codes it; nil where there is none.
     package var offerType: Int?
-    /// All seats of the running period: those that its own transaction charged, and those that were added beside.
+    /// All seats of the running period: those that its own transaction charged, and those that were added later.
     package var quantity: Int?
     /// The seats that were added to the running period; nil where none were.
     package var addedSeats: AddedSeats?
@@ -56,7 +57,7 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var renewalCurrency: String?
     /// The type of the next period's offer; nil where there is none.
     package var renewalOfferType: Int?
-    /// What else the transaction of the running period says, and what else the newest renewal info says.
+    /// Further fields of the running period's transaction, and of the newest renewal info.
     package var transactionDetails = SignedDetails()
     package var renewalDetails = SignedDetails()
     package var latestTransactionID: String?
@@ -68,13 +69,13 @@ package struct SubscriptionFacts: Hashable, Sendable {
     package var renewalAt: Instant?
     package var consistencyToken: String?
     package var items: [Item] = []
-    /// The renames that were told, in the order of telling. A transaction that was charged before one may be signed
-    /// under the old names and under the new ones.
+    /// The renames, in the order of their statements. A transaction that was charged before a rename may be signed with
+    /// the old names or with the new ones.
     package var renames: [FormerName] = []
     /// The `signedDate` of the newest folded payload.
     package var signedAt: Instant?
-    /// The start of the period from which on every increase was noticed. Statements tell each period after it, or where
-    /// one is missing, the prices of the next can be compared with those of the one before.
+    /// The start of the period from which on no increase can have been missed. There is a statement for each later
+    /// period, or where one is missing, the prices after it can be compared with those before it.
     package var knownSince: Instant?
 
     /// One SKU of the bundle, as it is charged now and as it is set to renew.
@@ -89,7 +90,7 @@ package struct SubscriptionFacts: Hashable, Sendable {
         package var renews = false
         package var offer: Offer?
         package var increase: Increase?
-        /// The SKU in the running period's transaction, where a rename is newer.
+        /// The SKU in the running period's transaction, where the item was renamed after it.
         package var chargedAs: String?
     }
 
@@ -98,9 +99,10 @@ package struct SubscriptionFacts: Hashable, Sendable {
         package var from: String
         package var to: String
         package var at: Instant
-        /// The transaction of the period that ran then.
+        /// The transaction of the period that was running at the rename.
         package var transactionID: String?
-        /// Whether nothing tells it but that the transaction listed the one in place of the other, at another price.
+        /// Whether the only sign of the rename is that the transaction listed one SKU in place of the other, at another
+        /// price.
         package var isDoubtful = false
         /// Whether it is about this transaction alone, because the new name was known as another item's before.
         package var isOfItsTransaction = false
@@ -122,7 +124,7 @@ package struct SubscriptionFacts: Hashable, Sendable {
         package var reason: String?
         /// Whether the running period (transaction info) was charged at the offer's price.
         package var isRunning = false
-        /// At what price the running period was charged, where the renewal info tells of an offer at another one.
+        /// The price of the running period, where the renewal info shows an offer at another price.
         package var runningPrice: Int64?
 
         /// What the running period was charged; nil where it was not charged in an offer, or Apple has not said.
@@ -169,7 +171,7 @@ extension SubscriptionFacts.Increase {
 }
 
 extension SubscriptionFacts {
-    /// Whether the item renews at this price, or an announced increase brings it, whoever asked for that.
+    /// Whether the item renews at this price, or an announced increase leads to it, whoever requested that.
     package func bears(_ price: Int64, for sku: String) -> Bool {
         items.contains { $0.sku == sku && ($0.increase?.price ?? $0.renewalPrice) == price }
     }

@@ -1,18 +1,18 @@
 /// Estimates the thresholds of storefronts without a row, for one kind of period.
 ///
-/// The definition: an estimate is the USA's amount by the rates in force, times the median of (Apple's amount ÷ what
-/// the rates alone make of the USA's) over Apple's rows of that currency, or of all currencies where it has none. The
-/// USA's amount and its rate cancel out, and the median of Apple's amounts remains, each converted into the currency.
-/// So rows of the currency itself need no rate.
+/// The definition: convert the USA's amount by the rates in force. Divide each of Apple's amounts, of that currency or
+/// of all currencies where it has none, by the USA's amount converted to its currency. The estimate is the converted
+/// amount times the median of these factors. The USA's amount and its rate cancel out, so the estimate is the median of
+/// Apple's amounts, each converted into the currency. Rows of the currency itself therefore need no rate.
 ///
 /// - The median of an even number is the mean of the two in the middle.
-/// - What is shown of an estimate is rounded down to the currency's smallest step, and its error up. Whether an increase is
-///   close to the estimate is asked of what they were before.
+/// - A shown estimate is rounded down to the currency's smallest step, and its error is rounded up. Whether an increase
+///   is close to the estimate is decided on the unrounded values.
 /// - A row in a currency without a rate is left out where rates are needed.
 struct ThresholdEstimator {
     /// The USA's own row.
     private let base: Rule?
-    /// Apple's amounts of this kind, without what a person has estimated.
+    /// Apple's amounts of this kind, without amounts that a person has estimated.
     private let known: [Rule]
     private let rates: [String: Rule]
 
@@ -27,7 +27,7 @@ struct ThresholdEstimator {
         }
     }
 
-    /// nil where there is nothing to estimate by, or the amount does not fit.
+    /// nil where there is nothing to estimate from, or the amount does not fit.
     func estimate(_ currency: Currency) -> ThresholdInForce? {
         let own = known.filter { $0.currency == currency.code }
         guard own.isEmpty else {

@@ -23,8 +23,8 @@ struct ThresholdInForce: Hashable, Sendable {
         isClose(to: difference) ? nil : difference > amount
     }
 
-    /// Whether the difference is closer to an estimate than the error of the estimate. What is shown of both is rounded,
-    /// and so not compared.
+    /// Whether the difference is closer to an estimate than the error of the estimate. It compares the exact values,
+    /// because the shown ones are rounded.
     private func isClose(to difference: Int64) -> Bool {
         guard let exact = estimate?.exact else { return false }
         let distance = Int128(difference) * ThresholdEstimate.Exact.parts - exact.amount
@@ -32,7 +32,7 @@ struct ThresholdInForce: Hashable, Sendable {
     }
 }
 
-/// What the threshold of a storefront without a row was estimated by.
+/// The basis of an estimated threshold.
 struct ThresholdEstimate: Hashable, Sendable {
     /// By how much Apple's own amounts differ from their estimates: the largest difference, in the milliunits of the
     /// estimate, rounded up to the currency's smallest step.
@@ -57,7 +57,7 @@ struct ThresholdEstimate: Hashable, Sendable {
         /// What one euro costs in the subscription's currency.
         var perEuro: Rate
         var usdPerEuro: Rate
-        /// The factor between what the rates alone say and the estimate, to four decimals.
+        /// The factor from the amount converted by rates alone to the estimate, with four decimals.
         var correction: Rate
         /// Since when the oldest of the used rates is in force; nil where it always was.
         var ratesFrom: Instant?

@@ -2,17 +2,17 @@
 package struct Timeline: Hashable, Sendable {
     /// R0: the next renewal.
     package var renewalAt: Instant
-    /// The instant at which the call goes, and for which it was judged.
+    /// The instant of the call, for which it was judged.
     package var judgedAt: Instant
     /// When the App Store starts to tell the subscriber, never before now; nil for a decrease.
     package var noticeAt: Instant?
-    /// The first instant whose call gives this `effectiveAt`; nil when a call now already does.
+    /// The first instant at which a call leads to this `effectiveAt`; nil when a call now already does.
     package var sendAfter: Instant?
-    /// The last instant whose call gives this `effectiveAt`.
+    /// The last instant at which a call leads to this `effectiveAt`.
     package var sendBy: Instant
     /// The renewal that charges the new price.
     package var effectiveAt: Instant
-    /// When a call that still gives this `effectiveAt` is first judged otherwise; nil where none is.
+    /// The first instant at which a call with this `effectiveAt` gets another verdict; nil where there is none.
     package var turn: ConsentTurn?
 
     /// How long before the renewal the App Store starts to tell the subscriber, unless the renewal is a conversion.

@@ -8,7 +8,7 @@ package enum UndoObstacle: String, Hashable, Sendable, CaseIterable {
     case hasEnded = "has_ended"
     case undoUnderWay = "undo_under_way"
 
-    /// What is wrong. `state` is that of the change; `toldAt` is when Apple tells the customer, or stops taking
+    /// What is wrong. `state` is that of the change; `toldAt` is when Apple tells the customer, or stops accepting
     /// decreases.
     package func meaning(state: String, toldAt: Instant?) -> String {
         switch self {

@@ -1,12 +1,12 @@
 extension RowGroup {
-    /// Open increases of ours that no call was made for. Their renewals move as long as they wait: one that went by, or
-    /// that no call can reach any more, saw no increase.
+    /// Open increases of ours that no call was made for. Their renewals move as long as they wait, because a renewal
+    /// that has passed, or that no call can reach any more, had no increase.
     var waitingIncreases: [JudgeContext.OpenChange] {
         context.openChanges.filter { $0.isUnsent && $0.increasesAt != nil }
     }
 
-    /// Which of the waiting increases are called before rows are, each at the renewal that it reaches: a row is judged
-    /// beside them as beside others that Apple was told of. Those that are still waiting then are left in `waiting`.
+    /// The waiting increases that are called before the rows, each at the renewal that it reaches. A row is judged as
+    /// if Apple had been told of them. Those that still wait then stay in `waiting`.
     func called(
         of waiting: inout [JudgeContext.OpenChange], besides known: IncreaseHistory
     ) -> IncreaseHistory {
@@ -14,7 +14,7 @@ extension RowGroup {
         guard judge.waitingSince < judge.callsFrom else { return history }
         while true {
             let reached = waiting.map { reach(of: $0, besides: history, from: judge.waitingSince) }
-            // A call may go when its plan allows, and one without a plan goes at once.
+            // A call may be sent when its plan allows it, and one without a plan is sent at once.
             let gone = reached.indices.filter {
                 (reached[$0]?.sendAfter ?? judge.waitingSince) < judge.callsFrom
             }
@@ -26,14 +26,14 @@ extension RowGroup {
         return history
     }
 
-    /// The renewal that a call for a waiting increase reaches, made as early as its date allows; nil where the item
-    /// costs as much already.
+    /// The renewal that a call for a waiting increase reaches if it is made as early as its date allows; nil where the
+    /// item already costs that much.
     func renewal(of change: JudgeContext.OpenChange, besides history: IncreaseHistory) -> Instant? {
         reach(of: change, besides: history, from: judge.callsFrom)?.renewal
     }
 
-    /// The same with the instant before which the call must not go. Where Apple has not said when the subscription
-    /// renews, the renewal is the stored one.
+    /// The same, with the instant before which the call must not be sent. Where Apple has not said when the
+    /// subscription renews, the renewal is the stored one.
     private func reach(
         of change: JudgeContext.OpenChange, besides history: IncreaseHistory, from now: Instant
     ) -> (renewal: Instant, sendAfter: Instant?)? {

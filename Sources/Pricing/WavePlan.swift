@@ -1,6 +1,6 @@
 import Digests
 
-/// The waves of a batch, in order: which rows go first, and when the next ones may.
+/// The waves of a batch, in order: which rows are sent first, and when the next ones may be sent.
 ///
 /// A row's wave depends on its subscription alone. So all items of one subscription are in one wave, and the same
 /// file has the same waves whoever plans it.
@@ -49,7 +49,7 @@ package struct WavePlan: Hashable, Sendable {
 
     package let waves: [Wave]
 
-    /// What a forecast of a batch with waves does not know.
+    /// The caveat of a forecast for a batch with waves.
     package static let datesNote =
         "dates and consent are forecast for the earliest release of each wave, as if the batch was approved now and each "
         + "release by hand came at once; each row is judged anew when it is sent"
@@ -138,7 +138,7 @@ extension WavePlan {
         (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte)
     }
 
-    /// Reads `12.5` as 1250; nil for what is no percentage up to 100 with at most two decimals.
+    /// Reads `12.5` as 1250; nil for anything but a percentage up to 100 with at most two decimals.
     package static func hundredths(_ text: String) -> Int? {
         let parts = text.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
         guard let whole = parts.first, (1...3).contains(whole.utf8.count),

@@ -3,20 +3,20 @@ import Pricing
 import ServiceKit
 import Synchronization
 
-/// Reads what the App Store says before calls go on. It does so where the service was away for longer than its
-/// reconciliation allows, and in a database that was restored or failed over to, which may have lost calls. Until
-/// then no replica makes a call.
+/// Reads the App Store's history before calls continue. It does so after the service was down for longer than its
+/// reconciliation allows, and in a database that was restored or failed over to, which may have lost calls. Until then
+/// no replica makes a call.
 package struct CatchUp: Service {
     package let name = "catch-up"
     private let reconciler: Reconciler
-    /// How old the last reading of the history may be, by the service's clock, before it is read first; nil where it
-    /// is read first only in another database.
+    /// How old the last read of the history may be, by the service's clock, before calls must wait for another read;
+    /// nil where they wait only in another database.
     private let lagMax: Duration?
     /// How long a call that the former database knew of may still be on its way, in real time.
     private let flightTime: Duration
-    /// The readings that fail, of which the log tells once.
+    /// Failed reads, which are logged once.
     private let outage: Outage
-    /// From when on the reading goes that the log has told of, in UTC milliseconds.
+    /// The start of the read that was last logged, in UTC milliseconds.
     private let told = Told()
     private static let askEvery: Duration = .seconds(1)
     private static let failureWait: Duration = .seconds(10)
@@ -39,7 +39,8 @@ package struct CatchUp: Service {
             wait: dependencies.wait
         ).run {
             failures = try await step() ? 0 : failures + 1
-            // A database that was away for a moment costs a second. What lasts is not asked for so often.
+            // After a short outage of the database it tries again within a second. A longer outage is retried less
+            // often.
             return failures > 1 ? Self.failureWait : Self.askEvery
         }
     }
@@ -50,7 +51,7 @@ package struct CatchUp: Service {
         _ = try await noted { now in lagMax.map { now - $0.milliseconds } }
     }
 
-    /// Notices another database, and reads the history where calls wait for it. Returns false where that failed.
+    /// Detects another database, and reads the history where calls wait for it. Returns false where that failed.
     package func step() async throws -> Bool {
         let dependencies = dependencies
         let controls = try await noted { _ in nil }
@@ -62,10 +63,10 @@ package struct CatchUp: Service {
         guard controls.catchUpBy == nil else { return true }
         let realNow = dependencies.realClock.nowMilliseconds()
         guard realNow >= controls.catchUpFrom ?? realNow else { return true }
-        // After this instant no call of a lost database is on its way, so what is signed from now on tells what the
+        // After this instant no call of a lost database is on its way, so statements signed from now on show what those
         // calls did.
         let askedAt = dependencies.clock.nowMilliseconds()
-        // Apple's history takes entries up late, so it is read once more where the last reading ended.
+        // Entries appear late in Apple's history, so the read overlaps with the end of the last one.
         let start = Instant(milliseconds: since - dependencies.limits.history.overlap.milliseconds)
         let through = through(controls, now: askedAt, realNow: realNow)
         // Nothing comes back while another replica reads it, which then says so, too.
@@ -81,14 +82,14 @@ package struct CatchUp: Service {
             return true
         }
         if let failure {
-            // A service that ends says nothing of the App Store.
+            // A cancelled service says nothing about the App Store.
             if failure is CancellationError { throw failure }
             outage.note(failure)
             try await dependencies.noteCatchUp("\(failure)")
             return false
         }
         let hasEnded = try await dependencies.pool.withTransaction { connection in
-            // A person who began to recover meanwhile ends the catch-up.
+            // If a person began `recover` meanwhile, that person ends the catch-up.
             guard try ServiceControlQueries.everything(on: connection).catchUpBy == nil else {
                 return false
             }
@@ -105,14 +106,14 @@ package struct CatchUp: Service {
         return true
     }
 
-    /// What fails from now on is told anew.
+    /// Marks the end of the outage, so that a later failure is logged again.
     private func wentOn() {
         outage.end()
         told.forget()
     }
 
-    /// Up to when the history must be read at least, by the business clock: to where no call of the lost database can be
-    /// on its way any more, or to as long ago as the history may lag.
+    /// How far the history must be read at least, by the business clock: to the instant after which no call of the lost
+    /// database can be on its way, or to the allowed lag before now.
     private func through(
         _ controls: ServiceControlQueries.Everything, now: Int64, realNow: Int64
     ) -> Instant? {
@@ -125,8 +126,8 @@ package struct CatchUp: Service {
         return Instant(milliseconds: now - product / real)
     }
 
-    /// Asks for the status of each subscription that a lost database may have called, since the history may not tell
-    /// of it. The calls of each subscription wait for its own status.
+    /// Requests a status check of each subscription that a lost database may have called, because the history may lack
+    /// such calls. The calls of each subscription wait for its own status.
     private func askForStatuses(
         since: Int64, at: Int64, on connection: isolated DatabaseConnection
     ) throws {
@@ -152,7 +153,7 @@ package struct CatchUp: Service {
 private final class Told: Sendable {
     private let since = Mutex<Int64?>(nil)
 
-    /// Whether the log has not told of the reading from this instant on; it has from now on.
+    /// Returns whether the read from this instant was not logged yet, and marks it as logged.
     func isNews(_ instant: Int64) -> Bool {
         since.withLock { since in
             defer { since = instant }

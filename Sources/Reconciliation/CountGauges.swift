@@ -4,8 +4,8 @@ import Pricing
 package import ServiceKit
 import Synchronization
 
-/// Keeps the gauges that count what may be millions: open changes, deadlines at risk, and what is stored. They have a
-/// connection of their own, because what is read every few seconds must not wait for a count.
+/// Updates the gauges that may count millions of rows: open changes, deadlines at risk, and storage. They use their own
+/// connection, because the gauges that are read every few seconds must not wait for a count.
 package final class CountGauges: Service {
     package let name = "counts"
     private let pool: DatabasePool
@@ -22,8 +22,8 @@ package final class CountGauges: Service {
         /// Counting takes at most one part in this many of the time, unless counts would then be older than `pauseMax`.
         package var share = 50
         package var pauseMax: Duration = .seconds(15 * 60)
-        /// The price changes that are allowed in a thousand seconds, over all replicas; nil where this process makes
-        /// none, and does not know.
+        /// The price changes that are allowed in a thousand seconds, over all replicas; nil in a process that makes
+        /// none and does not know it.
         package var changesPerThousandSeconds: Int?
 
         package init() {}
@@ -52,7 +52,7 @@ package final class CountGauges: Service {
             failure: "counts of the database are not read; trying again", failureWait: .zero,
             count: { [metrics] in metrics.increment("repricer_figures_failures_total") }
         ).run {
-            // It waits before each round, so that it also waits after one that failed.
+            // It waits before each round, and so also after a failed one.
             try await Task.sleep(for: pause.withLock { $0 })
             try await refresh()
             return .zero

@@ -4,8 +4,8 @@ import Pricing
 package import ServiceKit
 import Synchronization
 
-/// Keeps the gauges of what all replicas share and what is read in a moment: queues and their age, open calls, and the
-/// used part of the rate. A scrape never waits for the database: it gets what was read last, and whether the database
+/// Updates the gauges of state that all replicas share and that is quick to read: queues and their age, open calls, and
+/// the used part of the rate. A scrape never waits for the database: it gets the last values, and whether the database
 /// answers.
 package struct DatabaseGauges: Service {
     package let name = "database gauges"
@@ -21,10 +21,10 @@ package struct DatabaseGauges: Service {
     package struct Limits: Sendable {
         /// The time between two readings.
         package var every: Duration = .seconds(5)
-        /// The allowed calls of a thousand seconds, over all replicas, by endpoint. It is empty where this process calls
-        /// nobody: its settings are not those that count.
+        /// The allowed calls of a thousand seconds, over all replicas, by endpoint. It is empty in a process that makes
+        /// no calls, because its settings do not apply.
         package var callsPerThousandSeconds: [String: Int] = [:]
-        /// Whether events are delivered anywhere.
+        /// Whether a webhook is configured, so that events are delivered.
         package var hasWebhook = true
 
         package init() {}
@@ -93,7 +93,7 @@ package struct DatabaseGauges: Service {
             tell(rates)
             metrics.set("repricer_changes_due_undelivered", to: undelivered == nil ? 0 : 1)
         } catch let error as DatabaseServerError where !error.isConnectionLoss {
-            // It answers, though with an error: the schema is another one, or a right is missing.
+            // The database answers, though with an error, because the schema differs or a right is missing.
             if error.sqlState != nil { memory.answeredAt.withLock { $0 = now } }
             throw error
         } catch {

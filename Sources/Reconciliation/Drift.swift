@@ -4,7 +4,7 @@ package import Pricing
 package struct Drift: Hashable, Sendable {
     /// The name of the field in `repricer.subscriptions`; for a field of an item `items.SKU.…`.
     package var field: String
-    /// Its name among `fields`: without the SKU, so that a count by field has few keys.
+    /// Its name in `fields`, without the SKU, so that a count by field has few keys.
     package var countedField: String
     package var ours: String
     package var apples: String

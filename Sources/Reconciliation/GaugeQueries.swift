@@ -1,6 +1,6 @@
 package import Postgres
 
-/// What metrics say of queues that all replicas share. Each statement reads what is open, and nothing that has ended.
+/// Queries for the metrics of queues that all replicas share. Each statement reads only open rows.
 package enum GaugeQueries {
     /// A queue with the number of its members, and since when the oldest of them is in it (UTC milliseconds).
     package struct Queue: Sendable, Equatable {
@@ -17,7 +17,7 @@ package enum GaugeQueries {
         }
     }
 
-    /// The open changes by state. It searches an index once a batch.
+    /// The open changes by state. It needs one index search for each batch.
     package static func openChanges(
         on connection: isolated PostgresConnection
     ) throws -> [Queue] {
@@ -96,10 +96,10 @@ package enum GaugeQueries {
         package var silenceMilliseconds: Int64
     }
 
-    /// The rates of these endpoints and of those that were ever called, by the clock that permits go by. `now` is a
+    /// The rates of these endpoints and of all that were ever called, by the clock that permits use. `now` is a
     /// rehearsal's clock; nil asks the database's.
     ///
-    /// Instants before `counted_since_micros` only stand for the window that was free, so they are no calls.
+    /// Instants before `counted_since_micros` are placeholders for a free window, not calls.
     package static func rates(
         of endpoints: [String], now: Int64?, on connection: isolated PostgresConnection
     ) throws -> [Rate] {

@@ -17,7 +17,7 @@ extension AppStoreClient: HistoryCalls {
     }
 }
 
-/// Where notifications are handed in. What comes from the history is verified and stored as if it had come over HTTP.
+/// The intake of notifications. Entries of the history are verified and stored as if they had arrived over HTTP.
 package protocol HistoryIntake: Sendable {
     func take(_ signedPayload: String) async -> IntakeOutcome
 }

@@ -1,6 +1,7 @@
 package import Postgres
 
-/// How far the App Store's notification history was read. Only the holder of a lease writes its one row.
+/// The position up to which the App Store's notification history was read. Only the holder of the lease writes its one
+/// row.
 package enum HistoryQueries {
     package enum Pass: String, Sendable {
         /// The notifications that never reached our server, over the whole window.
@@ -53,7 +54,7 @@ package enum HistoryQueries {
         return position
     }
 
-    /// Stores how far reading has come. Returns false where the lease was lost.
+    /// Stores the position of the read. Returns false where the lease was lost.
     package static func save(
         _ window: Window, lease: String, owner: String, on connection: isolated PostgresConnection
     ) throws -> Bool {

@@ -40,8 +40,8 @@ package struct HistoryReader: Sendable {
     let limits: Limits
     let progress: @Sendable (HistorySummary) -> Void
 
-    /// Reads from `since`, or from where the last reading ended, to now, or at least to `through` where that is given:
-    /// then what an earlier process has read counts. What it has read counts in `summary` also where it throws.
+    /// Reads from `since`, or from the end of the last read, to now. With `through` it must reach only that instant,
+    /// and what an earlier process has read counts. `summary` has what was read even where it throws.
     func read(
         since: Instant?, through: Instant? = nil, into summary: inout HistorySummary
     ) async throws {
@@ -63,7 +63,7 @@ package struct HistoryReader: Sendable {
         }
         if let open = position.window, open.start <= start {
             try await finish(open, readThrough: &readThrough, into: &summary)
-            // Another window would begin anew as often as a process dies in it.
+            // Another window would start again each time that a process dies in it.
             if let through, open.end >= through.milliseconds { return }
             start = max(start, open.end - limits.overlap.milliseconds)
         }
@@ -83,7 +83,7 @@ package struct HistoryReader: Sendable {
     ) async throws {
         var window = window
         while true {
-            // A question must stay the same for all its pages, so its start moves only before the first one.
+            // A request must stay the same for all its pages, so its start moves only before the first page.
             if window.pageToken == nil { window.sliceStart = max(window.sliceStart, oldestStart()) }
             try await save(window)
             let end = sliceEnd(of: window)
@@ -140,7 +140,7 @@ package struct HistoryReader: Sendable {
                 token: window.pageToken)
             guard case .page(let page) = answer else {
                 if case .staleStart = answer {
-                    // It moves on each time, so this ends whatever Apple's clock says.
+                    // The start moves forward each time, so this ends even if Apple's clock differs.
                     let next = window.sliceStart + limits.edge.milliseconds
                     window.sliceStart = max(next, oldestStart())
                     guard window.sliceStart < end else { return }
@@ -169,13 +169,13 @@ package struct HistoryReader: Sendable {
 
     private enum PageAnswer {
         case page(NotificationHistoryPage)
-        /// The token has expired, or belongs to another question.
+        /// The token has expired, or belongs to another request.
         case staleToken
         /// The start of the span became too old while it was read.
         case staleStart
     }
 
-    /// Asks for one page until it comes.
+    /// Requests one page until it comes.
     private func page(
         from start: Int64, until end: Int64, onlyFailures: Bool, token: String?
     ) async throws -> PageAnswer {
@@ -190,7 +190,7 @@ package struct HistoryReader: Sendable {
                     onlyFailures: onlyFailures, now: Instant(milliseconds: clock.nowMilliseconds()),
                     environment: environment)
             } catch {
-                // Its oldest days passed out of reach while it was read, so the rest begins at a later start.
+                // Its oldest days became too old for Apple while it was read, so the rest starts later.
                 if case .startTooFarBack = error { return .staleStart }
                 throw ReconcileError.refused("\(error)")
             }
@@ -244,7 +244,8 @@ package struct HistoryReader: Sendable {
         let codes = answers.compactMap { answer in
             if case .refused(let refusal) = answer { refusal.code } else { nil }
         }
-        // Ours are then the settings that are wrong. What is passed over now is read by nobody later.
+        // If all are refused, our own settings are wrong. It stops, because entries that it skipped would never be read
+        // again.
         guard codes.count < max(answers.count, Self.refusedPageMin) else {
             throw ReconcileError.untaken(
                 "all \(codes.count) notifications of a page were refused by this service"
@@ -254,10 +255,11 @@ package struct HistoryReader: Sendable {
         }
     }
 
-    /// Fewer refused entries may be all that a short page has, and are passed over.
+    /// A short page may have only refused entries. Fewer than this are skipped.
     private static let refusedPageMin = 10
 
-    /// The earliest start that Apple accepts, with room for the time on the way. A fast clock needs more of it.
+    /// The earliest start that Apple accepts, with a margin for the time on the way. A fast clock needs a larger
+    /// margin.
     private func oldestStart() -> Int64 {
         let now = clock.nowMilliseconds()
         let oldest = NotificationHistoryRequest.oldestStart(
@@ -269,15 +271,15 @@ package struct HistoryReader: Sendable {
     }
 }
 
-/// What a reading of the history brought.
+/// The result of a read of the history.
 package struct HistorySummary: Hashable, Sendable {
     package var since: Instant?
     /// The instant up to which it was read; nil where reading did not reach its end.
     package var through: Instant?
-    /// Whether more was asked for than Apple keeps.
+    /// Whether more was requested than Apple keeps.
     package var isCutShort = false
     package var pages = 0
-    /// The entries of the history. An entry that was told twice counts twice.
+    /// The entries of the history. A repeated entry counts twice.
     package var seen = 0
     package var new = 0
     package var duplicate = 0

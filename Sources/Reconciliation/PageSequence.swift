@@ -1,7 +1,7 @@
 package import AppStore
 
-/// The pages of one question: which one comes next, and whether they lead anywhere. It is a value: a page goes in, a
-/// step comes out.
+/// The pages of one request: which one comes next, and whether they end. It is a value type: a page goes in, a step
+/// comes out.
 package struct PageSequence: Sendable {
     package enum Step: Hashable, Sendable {
         case next(token: String)
@@ -16,7 +16,7 @@ package struct PageSequence: Sendable {
 
     /// - Parameters:
     ///   - token: The token of the first page that will be asked for; nil for the very first page.
-    ///   - pagesMax: A number of pages that no question can have.
+    ///   - pagesMax: More pages than any request can have.
     package init(resumingAt token: String?, pagesMax: Int) {
         self.pagesMax = pagesMax
         if let token { tokens.insert(token) }

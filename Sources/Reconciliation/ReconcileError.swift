@@ -1,12 +1,12 @@
-/// Why reconciling stopped before its end. What was done until then is kept, and the next run goes on from there.
+/// Why reconciling stopped before its end. Its work so far is kept, and the next run continues from there.
 package enum ReconcileError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// There was no answer, however often it was asked.
+    /// The App Store gave no answer, after several tries.
     case storeAway(String)
-    /// Our key, or the question itself, was refused. The text says what that means.
+    /// Our key, or the request itself, was refused. The text says what that means.
     case refused(String)
-    /// This service took none of what the App Store answered. The text says what that means.
+    /// This service refused all entries in the App Store's answer. The text says what that means.
     case untaken(String)
-    /// The answers lead nowhere: pages without an end, or tokens that expire again and again.
+    /// The answers never end: too many pages, pages in a circle, or tokens that expire again and again.
     case brokenAnswer(String)
     case databaseAway(String)
     /// The database has been migrated for newer programs. The text says which.

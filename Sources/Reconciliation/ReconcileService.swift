@@ -2,7 +2,7 @@ import Facts
 import ServiceKit
 import Synchronization
 
-/// Reconciles on a schedule of the service's clock: one replica at a time, and once an interval over all of them.
+/// Reconciles on a schedule by the service's clock: one replica at a time, and once in an interval over all replicas.
 package final class ReconcileService: Service {
     package let name = "reconciler"
     private let reconciler: Reconciler
@@ -35,7 +35,7 @@ package final class ReconcileService: Service {
             log: dependencies.log, failure: "reconciling failed", failureWait: Self.failureWait,
             wait: dependencies.wait
         ).run {
-            // The first run waits too, so that a service that is started again and again asks for nothing.
+            // The first run waits too, so that a service that restarts again and again makes no requests.
             try await dependencies.wait(pause)
             if case .failed = try await runIfDue() { return Self.failureWait }
             return .zero
@@ -43,7 +43,7 @@ package final class ReconcileService: Service {
     }
 
     package enum Turn: Hashable, Sendable {
-        /// It is not due, or another replica is doing it.
+        /// It was not due, or another replica is running it.
         case notOurs
         case ran(Reconciler.Summary)
         case failed(Reconciler.Summary)
@@ -63,7 +63,7 @@ package final class ReconcileService: Service {
         ) {
             let (summary, failure) = await reconciler.run(since: nil, lease: lease) { _ in }
             if failure != nil {
-                // What failed is due soon, and not after a whole interval.
+                // A failed run is due again soon, not after a whole interval.
                 let soon = dependencies.clock.nowMilliseconds() + Self.failureWait.milliseconds
                 dueAgain.withLock { $0 = min(next, soon) }
             }
@@ -90,8 +90,8 @@ package final class ReconcileService: Service {
         return .ran(summary)
     }
 
-    /// Whether the last failed run here ended so long ago that other replicas must have run since. That theirs went through
-    /// is an inference: none of them tells this one.
+    /// Whether the last failed run here ended so long ago that another replica must have run since. That its run
+    /// succeeded is an inference, because replicas do not tell each other.
     private func wentThroughElsewhere(until start: Int64) -> Bool {
         guard let failed = failedAt.withLock({ $0 }) else { return false }
         let clock = reconciler.dependencies.clock
@@ -122,7 +122,7 @@ package final class ReconcileService: Service {
 }
 
 extension Reconciler.Dependencies {
-    /// `status` says why while calls wait for what could not be read.
+    /// Stores why a read failed, for `status`, while calls wait for it.
     func noteCatchUp(_ answer: String) async throws {
         let note = ServiceControlQueries.noteCatchUpAnswer(answer)
         try await pool.write(note)

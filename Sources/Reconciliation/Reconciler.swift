@@ -44,16 +44,16 @@ package struct Reconciler: Sendable {
     }
 
     package struct Limits: Sendable {
-        /// Status reads a second. Readings of the history have as many calls of their own.
+        /// Status reads a second. Reads of the history have the same rate separately.
         package var statusPerSecond = 50.0
-        /// How long after it should have been heard of a change counts as silent.
+        /// How long after a statement about it was expected a change counts as silent.
         package var silentAfter: Duration = .seconds(86_400)
         package var silentPerRun = 10_000
-        /// The longest silence that is waited out. A longer one ends the run.
+        /// The longest silence of the App Store that is waited out. A longer one ends the run.
         package var silenceMax: Duration = .seconds(60)
         package var history = HistoryReader.Limits()
         package var checks = StatusCheckRunner.Limits()
-        /// The most rounds that fold what the history brought.
+        /// The most rounds of folding after the history was read.
         package var foldRoundsMax = 100_000
 
         package init() {}
@@ -149,8 +149,8 @@ package struct Reconciler: Sendable {
         case history, fold, unknownOutcomes, silent, hinted, former
     }
 
-    /// Whether a failure says nothing of the other parts: the run is still wanted, it is still ours, and this program is
-    /// one of the database.
+    /// Whether a failure concerns only its own part: the run was not cancelled, we still hold its lease, and the
+    /// database still accepts this program.
     private static func endsOneAlone(_ failure: any Error) -> Bool {
         switch failure {
         case is CancellationError, ReconcileError.leaseLost, ReconcileError.outdated: false
@@ -195,8 +195,8 @@ package struct Reconciler: Sendable {
         try await reader.read(since: since, through: through, into: &summary)
     }
 
-    /// Folds what the history brought before statuses are compared, because it would otherwise count as drift. It ends
-    /// with what has arrived until now: while the App Store sends again what was missed, new work never ends.
+    /// Folds the entries of the history before statuses are compared, because they would otherwise count as drift. It
+    /// folds only what has arrived until now: while the App Store resends missed notifications, new ones keep arriving.
     private func fold(into summary: inout Summary) async throws {
         let projector = Projector(
             pool: dependencies.pool, log: dependencies.log, metrics: dependencies.metrics)
@@ -212,8 +212,8 @@ package struct Reconciler: Sendable {
         }
     }
 
-    /// A check that shows nothing returns the call for its next step at once. With the scheduler's growing waits,
-    /// runs that come more often than a wait lasts would postpone that step for ever.
+    /// A check that shows nothing makes the call's next step due at once. With the scheduler's growing waits, runs that
+    /// are more frequent than a wait would postpone that step for ever.
     private static let afterCheck = Backoff(
         first: .milliseconds(500), max: .milliseconds(500), factor: 1)
 
@@ -254,8 +254,8 @@ package struct Reconciler: Sendable {
         try await statusChecks.run(StatusCheckQueries.List(.silent), into: &summary.checks)
     }
 
-    /// Deletes finished checks, which are kept while they hold further ones back. Those of a lost database that could
-    /// not be read are asked for again.
+    /// Deletes finished checks, which are kept for a time because they prevent repeated ones. Checks after a lost
+    /// database that could not be read are requested again.
     private func forgetFormer() async throws {
         let now = dependencies.clock.nowMilliseconds()
         let limits = dependencies.limits
@@ -269,7 +269,7 @@ package struct Reconciler: Sendable {
             _ = try connection.pipeline([
                 StatusCheckQueries.repeatUnread(
                     .restored, doneBefore: now - 86_400_000, wantedAfter: 0),
-                // A hint comes once, and an answer that shows no status may be about us and not about it.
+                // A hint comes only once, and an answer without a status may be our fault, not the subscription's.
                 StatusCheckQueries.repeatUnread(
                     StatusCheckQueries.List(.legacy), doneBefore: now - 3_600_000,
                     wantedAfter: old),

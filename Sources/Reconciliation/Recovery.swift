@@ -3,12 +3,11 @@ package import Facts
 package import Pricing
 import ServiceKit
 
-/// Brings a database up to date that has lost what was done since an instant, because it was restored, or failed over
-/// to with a loss.
+/// Updates a database that has lost the data since an instant, because it was restored, or failed over to with a loss.
 ///
-/// No call leaves from `begin` to `end`. In between the notification history is read, and the status of each
-/// subscription whose rows may have been called. A statement with exactly a row's price makes the row `scheduled`,
-/// with the reason `adopted`, and is followed from then on. Each part may be run again, and goes on where it stopped.
+/// No call is sent from `begin` to `end`. In between it reads the notification history, and the status of each
+/// subscription whose rows may have been called. A statement with exactly a row's price makes the row `scheduled`, with
+/// the reason `adopted`, and is followed from then on. Each part may be run again, and continues where it stopped.
 package struct Recovery: Sendable {
     private let pool: DatabasePool
     private let reconciler: Reconciler
@@ -48,14 +47,14 @@ package struct Recovery: Sendable {
         let (since, list) = (lostSince.milliseconds, list)
         let dependencies = reconciler.dependencies
         let now = dependencies.clock.nowMilliseconds()
-        // A dump is restored long after its calls, but a call that an earlier replica made may still be on its way.
+        // A dump is restored long after the calls in it, but a call of a former replica may still be on its way.
         let from = dependencies.realClock.nowMilliseconds() + flightTime.milliseconds
         let changes = try await pool.withTransaction {
             try ServiceControlQueries.beginCatchUp(
                 since: since, from: from, at: now, byPerson: true, on: $0)
         }
-        // A spread database lets nobody read in one transaction what a function of the owner's has written there. Calls wait
-        // from the first one on, and whoever runs it again goes on with both.
+        // In a spread database a transaction cannot read what a function of the owner has written in it, so there are
+        // two. Calls wait from the first one on, and another run continues with both.
         try await pool.withTransaction { connection in
             try RecoveryQueries.wantChecks(since: since, in: list, at: now, on: connection)
             _ = try connection.pipeline([StatusCheckQueries.freeClaims(of: list)])
@@ -87,7 +86,7 @@ package struct Recovery: Sendable {
         try await runner.run(list, into: &summary, progress: progress)
     }
 
-    /// Lets calls go on. Rows whose subscription could not be read wait until it is, and are named.
+    /// Lets calls continue. Rows whose subscription could not be read are listed, and wait until it is read.
     package func end() async throws -> RecoveryQueries.Outcome {
         let (since, list) = (lostSince.milliseconds, list)
         let realNow = reconciler.dependencies.realClock.nowMilliseconds()

@@ -2,9 +2,9 @@ import Batches
 import Facts
 package import Postgres
 
-/// The rows that a lost database may have called, and what became of them.
+/// The rows that a lost database may have called, and their outcomes.
 package enum RecoveryQueries {
-    /// The condition on changes that nobody has called, as far as this database knows.
+    /// The condition that a change was not called, as far as this database knows.
     private static let uncalled: SQL = """
         c.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible', 'missed', 'aborted')
         """
@@ -40,8 +40,8 @@ package enum RecoveryQueries {
             subscriptions: row.int("subscriptions"))
     }
 
-    /// Asks for the status of every subscription with such a change or an open call. A second `recover` asks for none
-    /// twice.
+    /// Requests a status check of every subscription with such a change or an open call. A second `recover` requests
+    /// none twice.
     package static func wantChecks(
         since: Int64, in list: StatusCheckQueries.List, at: Int64,
         on connection: isolated PostgresConnection
@@ -80,8 +80,8 @@ package enum RecoveryQueries {
             """)
     }
 
-    /// Hands the subscriptions that could not be read to the service, which asks again each day. Until one is read, no
-    /// call of it goes. What an earlier recovery handed over and this one has read is asked for no more.
+    /// Hands the subscriptions that could not be read to the service, which tries again each day. No call of such a
+    /// subscription is sent until it is read. Checks from an earlier recovery that this one has read are withdrawn.
     package static func keepAsking(
         for list: StatusCheckQueries.List, on connection: isolated PostgresConnection
     ) throws {
@@ -109,8 +109,8 @@ package enum RecoveryQueries {
             """)
     }
 
-    /// The subscriptions with changes that wait for a status which this list has read: a claim met them while the service
-    /// still asked for it, or it could not be read before.
+    /// The subscriptions whose changes wait for a status that this list has now read. A claim made them wait while the
+    /// check was still open, or an earlier check could not read it.
     package static func waiting(
         forReadOf list: StatusCheckQueries.List, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -126,15 +126,15 @@ package enum RecoveryQueries {
         ).map { try $0.text("original_transaction_id") }
     }
 
-    /// The outcomes after which nobody knows what Apple has. "Not found" is among them: Apple has sold every subscription
-    /// that is asked for, and may well have applied a call to one that it does not show for a moment.
+    /// The outcomes after which the state at Apple is unknown. "Not found" is one of them: Apple has sold every
+    /// subscription in the list, and may have applied a call to one that it temporarily does not show.
     private static let isUnread: SQL = "('refused', 'unreadable', 'unanswered', 'not_found')"
 
     package struct Outcome: Sendable, Equatable {
         package struct Batch: Sendable, Equatable {
             package var batchID: String
             package var name: String
-            /// The App Store shows exactly their price, and they go on from there.
+            /// The App Store shows exactly their price, so they continue as scheduled.
             package var adopted: Int
             /// The App Store does not have them.
             package var released: Int
@@ -152,10 +152,9 @@ package enum RecoveryQueries {
         /// The first hundred of them, in the order of their ids.
         package var unread: [Unread] = []
         package var unreadSubscriptions = 0
-        /// The calls that are still without an outcome. They are checked further, and never sent again under another
-        /// id.
+        /// The calls that are still without an outcome. Checks continue, and they are never sent under another id.
         package var openCalls = 0
-        /// Whether a person's pause holds everything back.
+        /// Whether a person has paused everything.
         package var isPaused = false
     }
 
@@ -192,7 +191,7 @@ package enum RecoveryQueries {
         }
     }
 
-    /// Keeps in the audit trail what was found.
+    /// Records the outcome in the audit trail.
     package static func note(_ outcome: Outcome, since: Int64, at: Int64) -> SQL {
         func sum(_ count: (Outcome.Batch) -> Int) -> Int64 {
             Int64(outcome.batches.map(count).reduce(0, +))

@@ -1,7 +1,8 @@
-/// The checks of a run that got an answer without a status since a status was read: refused, not found, not readable.
+/// The checks of a run that got an answer without a status (refused, not found, not readable) since the last status was
+/// read.
 ///
-/// One such answer beside others that are read is about its subscription, and the check ends by it. Where several come
-/// in a row nobody knows what they are about. No check ends by them then: the next run asks again.
+/// One such answer while others are read is about its subscription, and ends its check. Where several come in a row
+/// their cause is unknown. Then no check ends, and the next run tries again.
 struct RefusedChecks {
     struct One {
         var settled: StatusCheckQueries.Settled
@@ -10,7 +11,7 @@ struct RefusedChecks {
         var isAboutUs: Bool
     }
 
-    /// How many in a row are one too many. Fewer are enough where the answers are about us.
+    /// From this many in a row on, they end no check. Fewer are enough where the answers are about us.
     private static let most = 15
     private static let aboutUsMost = 3
 
@@ -19,7 +20,7 @@ struct RefusedChecks {
 
     var count: Int { waiting.count }
 
-    /// Whether so many came in a row that each of them says nothing of its subscription.
+    /// Whether so many came in a row that none of them says anything about its subscription.
     var areSeveral: Bool {
         waiting.count >= Self.most
             || waiting.values.count { $0.isAboutUs } >= Self.aboutUsMost
@@ -35,7 +36,7 @@ struct RefusedChecks {
         last = one.settled
     }
 
-    /// A status was read of it after all, by a later try.
+    /// Removes a check whose status a later try has read.
     mutating func remove(_ id: String) { waiting[id] = nil }
 
     mutating func takeAll() -> [One] {

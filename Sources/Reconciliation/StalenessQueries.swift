@@ -1,6 +1,6 @@
 package import Postgres
 
-/// How old our knowledge is, and of which changes something should have been heard.
+/// How old our knowledge is, and for which changes a statement is overdue.
 package enum StalenessQueries {
     /// Instants are UTC milliseconds of the service's clock; nil where there is none.
     package struct Staleness: Sendable, Equatable {
@@ -11,8 +11,8 @@ package enum StalenessQueries {
         package var openChecks: Int64
     }
 
-    /// The changes that Apple has and of which nothing was heard by `now - margin`: scheduled ones past their notice,
-    /// and any past their renewal. The notice moves with the renewal at which the change is due.
+    /// The changes that Apple has and for which a statement was due before `now - margin`: scheduled ones past their
+    /// notice, and all past their renewal. The notice moves with the renewal at which the change is due.
     private static func silent(now: Int64, margin: Int64) -> SQL {
         """
         SELECT original_transaction_id, bucket, batch_id, due_effective_at FROM repricer.price_changes
@@ -27,8 +27,8 @@ package enum StalenessQueries {
         """
     }
 
-    /// Asks for a status check of subscriptions with a silent change, those silent for longest first. A subscription
-    /// that was checked since `now - margin` is left alone.
+    /// Requests a status check of subscriptions with a silent change, the longest silent first. A subscription that was
+    /// checked since `now - margin` is left alone.
     package static func wantSilent(
         now: Int64, margin: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int {

@@ -1,8 +1,7 @@
 import Facts
 package import Postgres
 
-/// Subscriptions whose status is to be read. Claims name one bucket. The instants of claims and retries are real
-/// time.
+/// The queue of status checks. Claims name one bucket. The instants of claims and retries are real time.
 package enum StatusCheckQueries {
     package enum Reason: String, Sendable, CaseIterable {
         /// A person gave a list of ids.
@@ -11,7 +10,7 @@ package enum StatusCheckQueries {
         case silent
         /// A V1 notification, which is unsigned, hinted at a change.
         case legacy
-        /// A restored database asks what it has lost.
+        /// A database was restored, and what it has lost is read again.
         case recover
     }
 
@@ -26,7 +25,7 @@ package enum StatusCheckQueries {
             self.id = id
         }
 
-        /// The list of a service that finds itself in another database. Calls of its subscriptions wait for it.
+        /// The list that the service makes after it has found another database. Calls of its subscriptions wait for it.
         static let restored = List(.recover, id: RestoredDatabase.checkList)
     }
 
@@ -46,7 +45,7 @@ package enum StatusCheckQueries {
         }
     }
 
-    /// Asks for checks. A check that was asked for already, done or not, stays as it is. Returns how many are new.
+    /// Requests checks. A check that was requested before, done or not, stays as it is. Returns how many are new.
     package static func want(
         _ wanted: [Wanted], in list: List, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Int {
@@ -63,7 +62,7 @@ package enum StatusCheckQueries {
             """)
     }
 
-    /// Asks for a check even where one was done before, because something new was heard since. One that is under way
+    /// Requests a check even where one was done before, because there is newer information. A check that is being made
     /// may have been answered before that, so it loses its claim, and its answer does not settle it.
     package static func wantAgain(
         _ originalTransactionID: String, in list: List, at: Int64,
@@ -85,11 +84,11 @@ package enum StatusCheckQueries {
     /// A check that this process holds until its claim ends.
     package struct Claimed: Sendable, Hashable {
         package var originalTransactionID: String
-        /// The tries that brought no answer.
+        /// The tries without an answer.
         package var attempts: Int
     }
 
-    /// The buckets with due checks. Each costs one probe of the index.
+    /// The buckets with due checks. Each costs one index lookup.
     package static func dueBuckets(
         _ list: List, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [Int] {
@@ -182,7 +181,7 @@ package enum StatusCheckQueries {
         }
     }
 
-    /// Releases what a process that has ended had claimed, and forgets earlier tries.
+    /// Releases the claims of a process that has ended, and forgets earlier tries.
     package static func freeClaims(of list: List) -> SQL {
         """
         -- name: freeCheckClaims
@@ -209,8 +208,8 @@ package enum StatusCheckQueries {
         return try row.millisecondsOrNil("next_check_at") ?? 0
     }
 
-    /// Asks again for those of a list that could not be read before an instant, and were wanted after another one (both
-    /// in UTC milliseconds).
+    /// Requests again those checks of a list that ended unread before `doneBefore` and were first requested after
+    /// `wantedAfter` (both in UTC milliseconds).
     static func repeatUnread(_ list: List, doneBefore: Int64, wantedAfter: Int64) -> SQL {
         """
         -- name: repeatUnreadChecks

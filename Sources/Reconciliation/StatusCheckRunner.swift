@@ -5,12 +5,12 @@ import Pricing
 package import ServiceKit
 import Synchronization
 
-/// Reads the statuses that a list asks for, at the allowed rate and with enough calls on their way to reach it.
+/// Reads the statuses of a list, at the allowed rate and with enough concurrent calls to reach it.
 ///
-/// Claims and results are rows. So a process that dies costs the checks that were on their way, and they are read
-/// again. Memory holds only what is on its way, however long the list is.
+/// Claims and results are rows. So after a process died, only its pending checks are read again. Memory holds only
+/// pending checks, however long the list is.
 ///
-/// The engine of calls is not used: `Sources/README.md` says why.
+/// It does not use the call engine; `Sources/README.md` says why.
 package struct StatusCheckRunner: Sendable {
     package struct Limits: Sendable {
         package var inFlightMax = 64
@@ -44,7 +44,7 @@ package struct StatusCheckRunner: Sendable {
     ) {
         self.pool = pool
         self.store = store
-        // A list may hold a million, and others wait for one status.
+        // A list may have a million ids, and other work may wait for a single status.
         self.permitSource = permitSource.forBulk
         self.clock = clock
         self.realClock = realClock
@@ -57,7 +57,7 @@ package struct StatusCheckRunner: Sendable {
         var answer: StoreAnswer
     }
 
-    /// Runs until nothing of the list is open. What was settled counts in `summary` also where it throws.
+    /// Runs until no check of the list is open. `summary` has the settled checks even where it throws.
     package func run(
         _ list: StatusCheckQueries.List, into summary: inout StatusCheckSummary,
         progress: (StatusCheckSummary) -> Void = { _ in }
@@ -104,7 +104,7 @@ package struct StatusCheckRunner: Sendable {
                 if inFlight > 0 {
                     try await permitSource.wait(limits.pace)
                 } else if !claim.hasDue, run.refused.count > 0 {
-                    // Nothing else is due, and so few refusals prove nothing about all: they end as refused.
+                    // Nothing else is due, and so few refusals do not show a common cause, so they end as refused.
                     try await write([], run.refused.takeAll().map(\.settled), [], &run)
                 } else if try await !waitForNext(list, claim) {
                     return
@@ -135,7 +135,7 @@ package struct StatusCheckRunner: Sendable {
         var refused = RefusedChecks()
         /// How many answers have come since the last check without one.
         var answersInARow = 0
-        /// Where the next claim begins, so that every bucket has its turn.
+        /// The bucket with which the next claim starts, so that every bucket has its turn.
         var bucket = 0
     }
 
@@ -179,7 +179,7 @@ package struct StatusCheckRunner: Sendable {
         return claim
     }
 
-    /// Waits for the rate, or for the next try. Returns false where nothing of the list is open.
+    /// Waits for a permit, or for the next try. Returns false where no check of the list is open.
     private func waitForNext(_ list: StatusCheckQueries.List, _ claim: Claim) async throws -> Bool {
         if claim.hasDue {
             if let permits = claim.permits, permits.granted == 0 {
@@ -213,7 +213,7 @@ package struct StatusCheckRunner: Sendable {
             case .ended(let outcome, let detail, let isAboutUs):
                 let settled = StatusCheckQueries.Settled(id, outcome, detail: detail)
                 run.answersInARow += 1
-                // A person's list may name many that the App Store does not know, and nothing waits for them.
+                // A person's list may have many ids that the App Store does not know, and no other work waits for them.
                 if outcome == .notFound, run.settlement.list.reason == .sync {
                     ended.append(settled)
                 } else {
@@ -233,7 +233,7 @@ package struct StatusCheckRunner: Sendable {
         try await write(statuses, ended, back, &run)
     }
 
-    /// Decides what several answers without a status mean, once nothing is on its way. If only these refused checks are
+    /// Decides what several answers without a status mean, once no check is pending. If only these refused checks are
     /// left and others were read, they end; otherwise they would stop every run.
     private func judgeRefused(_ run: inout Run) async throws {
         let list = run.settlement.list
@@ -247,7 +247,7 @@ package struct StatusCheckRunner: Sendable {
         try await write([], run.refused.takeAll().map(\.settled), [], &run)
     }
 
-    /// Ends the run before its end. What was refused is asked again by the next one.
+    /// Stops the run early. The next run tries the refused checks again.
     private func end(_ run: inout Run, _ stop: ReconcileError) async throws {
         let realNow = realClock.nowMilliseconds()
         let back = run.refused.takeAll().map {
@@ -257,7 +257,7 @@ package struct StatusCheckRunner: Sendable {
         throw stop
     }
 
-    /// The next try of a check without an answer; nil where it gets none though others do.
+    /// The next try of a check without an answer; nil where it has none left although others are answered.
     private func unanswered(
         _ one: Finished, _ reason: String, _ realNow: Int64, _ run: inout Run
     ) -> (id: String, attempts: Int, at: Int64)? {

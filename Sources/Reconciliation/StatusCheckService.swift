@@ -1,18 +1,20 @@
 import ServiceKit
 
-/// Reads within seconds the statuses for which others wait. Every replica does so, and one of them claims each check.
+/// Reads the statuses for which other work waits within seconds. Every replica runs it, and one of them claims each
+/// check.
 package struct StatusCheckService: Service {
     package enum Subject: String, Sendable {
-        /// The statuses at which V1 notifications hint.
+        /// The statuses of subscriptions with a V1 notification.
         case hinted
-        /// The statuses of what a lost database may have called. Calls of these subscriptions wait for them.
+        /// The statuses of subscriptions that a lost database may have called. Calls of these subscriptions wait for
+        /// them.
         case restored
     }
 
     package let name: String
     private let reconciler: Reconciler
     private let subject: Subject
-    /// The real time between two questions what is wanted.
+    /// The real time between two searches for due checks.
     private let every: Duration
     private static let failureWait: Duration = .seconds(10)
 
@@ -35,7 +37,7 @@ package struct StatusCheckService: Service {
         }
     }
 
-    /// Reads what is wanted now.
+    /// Makes the checks that are due now.
     package func step() async throws {
         switch subject {
         case .hinted: try await reconciler.check(StatusCheckQueries.List(.legacy))

@@ -8,19 +8,20 @@ import ServiceKit
 /// What the answer of one check means: a status to fold, an end without one, or another try.
 enum StatusCheckVerdict {
     case read([SubscriptionEvent])
-    /// `isAboutUs`: the answer says that our key, or our way to the App Store, is wrong. That of one subscription alone
-    /// is no more than odd.
+    /// `isAboutUs`: the answer says that our key, or our route to the App Store, is wrong. If only one subscription
+    /// gets it, it is an exception.
     case ended(StatusCheckQueries.Outcome, detail: String, isAboutUs: Bool = false)
-    /// No answer came that says anything.
+    /// No usable answer came.
     case unanswered(String)
     case throttled
 
-    /// How often an answer is tried that cannot be read, or a "not found" that Apple calls temporary: these may come
-    /// for ever.
+    /// How often a check is tried after an unreadable answer, or a "not found" that Apple calls temporary, because
+    /// these may come for ever.
     private static let oddAnswersMax = 3
-    /// How long before its answer left a status of a recovery may have been signed, in milliseconds. The lost calls have ended
-    /// before anybody asks for statuses; but what was signed earlier, and kept somewhere, may not know of them. No page says
-    /// that Apple signs each answer anew. Both instants are of the App Store's clock, since ours may be wrong.
+    /// How long before its answer was made a status of a recovery may have been signed, in milliseconds. The lost calls
+    /// have ended before statuses are read, but a status that was signed earlier and cached may not include them; no
+    /// page says that Apple signs each answer anew. Both instants are by the App Store's clock, because ours may be
+    /// wrong.
     private static let ageMax: Int64 = 60_000
 
     /// What the answer to a check of this subscription, in a list of this reason, means.
@@ -58,8 +59,8 @@ enum StatusCheckVerdict {
 }
 
 extension StatusCheckVerdict {
-    /// Says that the statements of this subscription were signed long before the answer left; nil where they were not, or
-    /// nobody knows.
+    /// The complaint that the statements of this subscription were signed long before the answer was made; nil where
+    /// they were not, or where that is not known.
     private static func stale(
         _ events: [SubscriptionEvent], of id: String, _ leftAt: Instant?
     ) -> String? {
@@ -69,7 +70,7 @@ extension StatusCheckVerdict {
     }
 }
 
-/// Writes the results of checks: the facts as the signed status corrects them, and what differed.
+/// Writes the results of checks: the facts, corrected by the signed status, and the drift.
 struct StatusCheckSettlement: Sendable {
     let pool: DatabasePool
     let list: StatusCheckQueries.List
@@ -79,11 +80,11 @@ struct StatusCheckSettlement: Sendable {
     private static let unreadWait: Int64 = 86_400_000
 
     struct Status: Sendable {
-        /// The id that was asked for. Its statements may also be about the customer's other subscriptions.
+        /// The requested id. The statements may also be about the customer's other subscriptions.
         var askedFor: String
         var events: [SubscriptionEvent]
 
-        /// Whose statements alone it holds, where it says nothing of the subscription that was asked for; else nil.
+        /// The other subscriptions in the answer, where it says nothing about the requested one; otherwise nil.
         var onlyOthers: String? {
             let ids = Set(events.map(\.originalTransactionID))
             return ids.contains(askedFor) ? nil : ids.sorted().joined(separator: ", ")
@@ -165,7 +166,7 @@ struct StatusCheckSettlement: Sendable {
             try SubscriptionQueries.create(ids, on: connection)
             try SubscriptionQueries.lock(ids, on: connection)
             let before = try SubscriptionQueries.load(ids, on: connection)
-            // What waits in the inbox is no drift: it has arrived, and is only not folded yet.
+            // A difference that a waiting notification explains is no drift: it has arrived and is only not folded yet.
             let waiting = try StatusCheckQueries.withUnfolded(ids, on: connection)
             try SubscriptionFolder.fold(events, on: connection)
             let after = try SubscriptionQueries.load(ids, on: connection)
@@ -180,8 +181,8 @@ struct StatusCheckSettlement: Sendable {
                         return drifts.isEmpty
                             ? nil : DriftLine(originalTransactionID: id, drifts: drifts)
                     }
-                // A person's list may hold transaction ids, which are answered by their original one. A recovery asks
-                // what Apple has of each subscription, and no call of it goes before that is known.
+                // A person's list may have transaction ids, whose answers are about their original transaction. A
+                // recovery needs the state of each subscription itself, and no call of it is sent before that is known.
                 let others = status.onlyOthers
                 let outcome = lines.isEmpty ? StatusCheckQueries.Outcome.read : .drifted
                 settled[

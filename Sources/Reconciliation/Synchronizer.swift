@@ -3,8 +3,8 @@ package import Facts
 package import Pricing
 package import ServiceKit
 
-/// Loads the state of given ids from the App Store. The ids are kept as wanted checks under the digest of their file.
-/// After a kill, the same file goes on where it stopped; after its end it begins anew.
+/// Reads the statuses of given ids from the App Store. The ids are stored as checks under the digest of their file.
+/// After a kill, the same file continues where it stopped; after it was completed, it starts again.
 package struct Synchronizer: Sendable {
     /// The ids of one statement.
     private static let chunk = 5000
@@ -20,7 +20,7 @@ package struct Synchronizer: Sendable {
         package var faults = 0
         /// The distinct ids of the list.
         package var ids: Int64 = 0
-        /// How many of them an earlier run had read.
+        /// How many of them an earlier run has read.
         package var doneBefore: Int64 = 0
         package var duplicates: Int64 { Int64(lines) - Int64(faults) - ids }
     }
@@ -81,7 +81,7 @@ package struct Synchronizer: Sendable {
         }
     }
 
-    /// Checks what is open of the list.
+    /// Makes the open checks of the list.
     package func run(
         _ list: StatusCheckQueries.List, into summary: inout StatusCheckSummary,
         progress: (StatusCheckSummary) -> Void = { _ in }
@@ -110,7 +110,7 @@ package struct Synchronizer: Sendable {
         }
     }
 
-    /// Deletes the list once it was read and reported, so that the same file begins anew.
+    /// Deletes the list once it was read and reported, so that the same file starts again.
     package func forget(_ list: StatusCheckQueries.List) async throws {
         while true {
             let gone = try await pool.withTransaction { connection in

@@ -17,7 +17,8 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
         var settled = 0
     }
 
-    /// The subscriptions whose statuses were refused, or did not leave, since one was answered. One alone is odd.
+    /// The subscriptions whose status checks were refused, or could not be sent, since the last answered one. A single
+    /// one is an exception.
     private struct Refused {
         static var othersMax: Int { 1 }
         var subjects: Set<String> = []
@@ -59,8 +60,8 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
     ) async throws {
         let attempts = try await withThrowingTaskGroup(of: Attempt<Kind>.self) { group in
             for call in calls {
-                // Each is checked at an instant of its own. A call that was not checked stays leased, and is due
-                // again when the lease ends.
+                // Each check has its own permit. A call that was not checked stays leased, and is due again when the
+                // lease ends.
                 try await kind.checkPermitSource.takeOne()
                 group.addTask {
                     let answer = await kind.check(call)

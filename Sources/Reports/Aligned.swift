@@ -1,7 +1,7 @@
-/// Lays lines of cells out as columns, without trailing blanks, so that output can be compared. A missing cell is
-/// empty, and the first line may be underlined. On a terminal it keeps to the width of the screen: cells break
-/// between words, and where the words themselves are too long, each line becomes a record of names and values. Values
-/// under no heading break anywhere before that.
+/// Lays out lines of cells in columns, without trailing blanks, so that output can be compared. A missing cell is
+/// empty, and the first line may be underlined. On a terminal it keeps to the width of the screen: cells break between
+/// words. If the words themselves are too long, the values of a list without headings break anywhere. Where even that
+/// does not suffice, each line becomes a record of names and values.
 package func aligned(
     _ lines: [[String]], isRight: [Bool], isUnderlined: Bool = false, hasHeadings: Bool = true
 ) -> String {
@@ -51,7 +51,7 @@ package func cellCount(_ text: String) -> Int {
 private func isWide(_ character: Character) -> Bool {
     let scalars = character.unicodeScalars
     guard let first = scalars.first else { return false }
-    // An emoji by itself, or a sign that is asked to look like one.
+    // An emoji, or a sign with the selector that shows it as one.
     if first.properties.isEmojiPresentation || scalars.contains("\u{FE0F}") { return true }
     switch first.value {
     case 0x1100...0x115F, 0x2E80...0x303E, 0x3041...0xA4CF, 0xAC00...0xD7A3, 0xF900...0xFAFF,
@@ -72,8 +72,8 @@ package enum Screen {
 private enum TableWidths {
     private static let gap = 2
 
-    /// The widths that fit; nil where it is too wide even when broken at every blank. The widest columns give way
-    /// first.
+    /// The widths that fit; nil where the table is too wide even when broken at every blank. The widest columns are
+    /// narrowed first.
     static func fitted(
         _ natural: [Int], to columns: Int?, _ lines: [[String]], breaksLast: Bool
     ) -> [Int]? {
@@ -146,7 +146,7 @@ private func prefix(of text: Substring, width: Int) -> String {
     return piece
 }
 
-/// Colours of a terminal, for what should be seen first. Nothing is told by colour alone.
+/// Colours of a terminal, to highlight what should be seen first. Colour is never the only sign.
 package enum Paint {
     private static let good: Set = [
         "ok", "yes", "effective", "accepted", "approved", "approved, finished",
@@ -182,14 +182,14 @@ package enum Paint {
     }
 }
 
-/// Removes control characters: stored text may come from anybody, and must not steer the terminal.
+/// Removes control characters, because stored text may come from anybody and must not control the terminal.
 package func withoutControls(_ text: String) -> String {
     if text.unicodeScalars.allSatisfy({ !steers($0) }) { return text }
     let scalars = text.unicodeScalars.map { steers($0) ? "\u{FFFD}" : $0 }
     return String(String.UnicodeScalarView(scalars))
 }
 
-/// Whether a character moves the cursor, breaks a line, or turns the direction of the text that follows it.
+/// Whether a character moves the cursor, breaks a line, or changes the direction of the text after it.
 package func steers(_ scalar: Unicode.Scalar) -> Bool {
     switch scalar.properties.generalCategory {
     case .control, .lineSeparator, .paragraphSeparator: true

@@ -1,9 +1,9 @@
 package import Pricing
 
-// What the figures of a batch are called where people read them: on the screen and on the pages alike.
+// The names of a batch's figures for people, the same on the terminal and on the pages.
 
 extension BatchWarning {
-    /// What its number counts.
+    /// The noun that its number counts.
     package var noun: String {
         switch self {
         case .makesOthersAsk: "open change"
@@ -13,7 +13,7 @@ extension BatchWarning {
         }
     }
 
-    /// Short, for a line of the screen holds its number and the first lines of the file, too.
+    /// Short words, because the line on the screen also has the number and the first lines of the file.
     package var words: String {
         switch self {
         case .moreThanThreefold: "more than 3 times today's price"
@@ -62,13 +62,13 @@ extension RowCode {
     }
 }
 
-/// A code or a reason that is stored: a row code in its words, any other with blanks for underscores.
+/// The words for a stored code or reason: those of a row code, or any other text with blanks for underscores.
 package func reasonWords(_ reason: String) -> String {
     RowCode(rawValue: reason)?.words ?? spaced(reason)
 }
 
 extension PriceMove {
-    /// `+25.00 %`, `-99.85 %`, `from 0`; no percentage where none says anything.
+    /// `+25.00 %`, `-99.85 %`, `from 0`; no percentage where it would say nothing.
     package var words: String {
         guard let basisPoints else { return currentPrice <= 0 ? "from 0" : "beyond reason" }
         let size = basisPoints.magnitude
@@ -105,7 +105,7 @@ extension MoneyAMonth {
             hasTotal
             ? "That part lacks \(rows) in \(currencies)"
             : "No sum in \(reportingCurrency) of \(rows) in \(currencies)"
-        // Rates are against the euro, so that of the reporting currency itself may be what is missing.
+        // Rates are against the euro, so the missing one may be that of the reporting currency itself.
         let own = missingRates.filter { $0 != reportingCurrency }
         let rates =
             switch (own.count, own.count < missingRates.count) {
@@ -132,8 +132,8 @@ extension MoneyAMonth.UsedRate {
     }
 }
 
-/// What of a wave that waits must be sent soon, or should have been: the words before the first instant, and those after
-/// it. `due` counts the overdue rows, too.
+/// The rows of an unreleased wave that must be sent soon, or are overdue: the words before the first instant, and those
+/// after it. `due` includes the overdue rows.
 package func waveDueWords(due: Int64, overdue: Int64) -> (before: String, after: String) {
     let soon = "\(counted(due - overdue, "row")) must be sent within a day"
     guard overdue > 0 else { return ("\(soon), the first by ", "") }

@@ -7,7 +7,7 @@ struct CSVRows {
     private var bytes: [UInt8] = []
     private var field = 0
 
-    /// - Parameter columns: Of those of texts, what a spreadsheet would run as a formula begins with `'`.
+    /// - Parameter columns: In text columns, a `'` is put before what a spreadsheet would run as a formula.
     private init(_ columns: [ReportColumn], rows: Int) {
         areTexts = columns.map { $0.kind == .text }
         // As much as the rows of most reports have.

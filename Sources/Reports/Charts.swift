@@ -1,6 +1,6 @@
 package import Pricing
 
-/// One bar: its name and its value stand beside it in words, so nothing is told by colour or length alone.
+/// One bar. Its name and value stand beside it as text, so colour or length is never the only sign.
 package struct Bar: Sendable {
     package enum Kind: String, Sendable {
         case plain, gain, loss, open
@@ -9,7 +9,7 @@ package struct Bar: Sendable {
     package var label: String
     package var value: Int64
     package var shown: String
-    /// The value of the full width. Bars with the same one can be compared.
+    /// The value that a bar of full width stands for. Bars with the same full value can be compared.
     package var full: Int64
     package var kind: Kind
 
@@ -23,7 +23,8 @@ package struct Bar: Sendable {
     }
 }
 
-/// Draws bars in the rows of their own table. So the chart is its table of data, and stays readable at any width.
+/// Draws bars in the rows of their own table. So the chart is also the table of its data, and stays readable at any
+/// width.
 package func barChart(_ title: String, unit: String, _ bars: [Bar]) -> HTML {
     guard !bars.isEmpty else { return .none }
     let rows = bars.map { bar -> HTML in
@@ -70,7 +71,7 @@ private func thousandths(_ value: Int64, of full: Int64) -> Int {
     return max(1, min(1000, Int(full.magnitude.dividingFullWidth(share).quotient)))
 }
 
-/// A number that grows from day to day: as it was forecast, as it came, and as it is due now.
+/// A number that grows from day to day: as forecast, as it actually came, and as it is due now.
 package struct Curve: Sendable {
     package struct Series: Sendable {
         package enum Kind: String, Sendable {
@@ -102,8 +103,7 @@ package struct Curve: Sendable {
     }
 
     private static let height = 200
-    /// Where the plot begins. Above it stands the word at the mark of the present, which no number of the grid may push
-    /// away from its line.
+    /// The top of the plot. Above it is the label of the present day's mark, which no number of the grid may displace.
     private static let top = 16
     private static var bottom: Int { top + height }
 
@@ -150,7 +150,7 @@ package struct Curve: Sendable {
     }
 
     private func grid(_ most: Int64) -> HTML {
-        // Half of one is no number of changes.
+        // Half of one change makes no sense as a grid line.
         let lines = [(0, most), (50, most / 2), (100, Int64(0))].filter {
             $0.0 != 50 || most > 1
         }.map { part, value -> HTML in
@@ -179,7 +179,7 @@ package struct Curve: Sendable {
         var text = ""
         for point in line.points {
             let y = 1000 - thousandths(point.value, of: most)
-            // What is due begins where the facts end; all else begins at nothing.
+            // The due line starts where the facts end; the others start at zero.
             let start = line.kind == .due ? "M\(x(point.day)) \(y)" : "M\(x(point.day)) 1000V\(y)"
             text += text.isEmpty ? start : "H\(x(point.day))V\(y)"
         }

@@ -2,13 +2,13 @@ package import Facts
 import Postgres
 package import ServiceKit
 
-/// Keeps the figures of ended changes up to date, so that a report need not count them. Where it lags or does not
-/// run, reports say the same and take longer: what is marked is counted from the facts.
+/// Keeps the figures of ended changes up to date, so that a report need not count them. If it lags or does not run,
+/// reports have the same content but take longer, because they count marked subscriptions from the facts.
 package struct FigureKeeper: Service {
     /// How many marks one transaction handles, which takes some tens of milliseconds.
     package static let marks = 500
-    /// The real time between two readings of the marks. Marks of one subscription that come together are handled at
-    /// once.
+    /// The real time between two reads of the marks. Marks of one subscription that come within it are handled
+    /// together.
     private static let pause: Duration = .seconds(2)
 
     package let name = "figures"
@@ -25,12 +25,12 @@ package struct FigureKeeper: Service {
             log: log, level: .warning, failure: "figures are not summarised; trying again",
             failureWait: Self.pause
         ).run {
-            // Calls and folds go first.
+            // The pause gives calls and folds priority.
             try await keepUndisturbed() > 0 ? .milliseconds(20) : Self.pause
         }
     }
 
-    /// Where another replica was at the same marks, this is no failure of the round and no success of it either: it is
+    /// A conflict with another replica over the same marks is neither a failure nor a success of the round, so it is
     /// tried again.
     private func keepUndisturbed() async throws -> Int {
         while true {
@@ -42,7 +42,7 @@ package struct FigureKeeper: Service {
         }
     }
 
-    /// Computes marked figures anew, and returns of how many subscriptions. It is 0 where nothing is marked, or where
+    /// Recomputes marked figures, and returns for how many subscriptions. It is 0 where nothing is marked, or where
     /// another replica is doing it.
     @discardableResult
     package func keepOnce(marks: Int = Self.marks) async throws -> Int {

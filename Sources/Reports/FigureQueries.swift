@@ -1,9 +1,9 @@
 import Postgres
 
-/// The figures that reports keep beside the facts.
+/// The precomputed figures of reports.
 enum FigureQueries {
-    /// Computes the figures of up to `limit` marks anew, and returns of how many subscriptions. It runs in a
-    /// transaction of one snapshot.
+    /// Recomputes the figures of up to `limit` marks, and returns for how many subscriptions. It runs in a transaction
+    /// with one snapshot.
     static func summarise(
         limit: Int, on connection: isolated PostgresConnection
     ) throws -> Int {

@@ -1,7 +1,7 @@
 package import Pricing
 
-/// A piece of a page. The literal is markup. What is put into it is text and is escaped, unless it is a piece itself.
-/// So stored text never becomes markup.
+/// A piece of a page. Its literals are markup. An interpolated value is text and is escaped, unless it is an `HTML`
+/// piece itself. So stored text never becomes markup.
 package struct HTML: Sendable, ExpressibleByStringInterpolation {
     package private(set) var markup: String
 
@@ -36,7 +36,7 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 
         package mutating func appendInterpolation(_ text: String) { markup += escapeHTML(text) }
 
-        /// Appends a number as markup needs it. People read `counted`.
+        /// Appends a number in the form that markup needs. For people use `counted`.
         package mutating func appendInterpolation(_ number: some BinaryInteger) {
             markup += String(number)
         }
@@ -55,7 +55,7 @@ extension [HTML] {
     }
 }
 
-// What people read.
+// For people to read.
 
 extension HTML {
     /// `24 Nov 2026, 02:51 UTC`, with the exact instant for programs.
@@ -87,10 +87,10 @@ extension HTML {
         "<a href=\"\(address)\">\(text)</a>"
     }
 
-    /// Text in which `backticks` stand around what is typed or named.
+    /// Text in which `backticks` mark what is typed or named.
     package static func prose(_ text: String) -> HTML {
         let parts = text.split(separator: "`", omittingEmptySubsequences: false).map(String.init)
-        // An odd backtick belongs to no pair.
+        // An unpaired backtick marks nothing.
         guard parts.count % 2 == 1 else { return HTML(text) }
         return parts.enumerated().map { number, part in
             number % 2 == 0 ? HTML(part) : command(part)
@@ -151,7 +151,7 @@ package func share(_ part: Int64, of whole: Int64) -> String {
     return percent > 99 ? ">99 %" : "\(Int(percent.rounded())) %"
 }
 
-/// A name of the database as people say it: `pending consent`.
+/// A database name as words: `pending consent`.
 package func spaced(_ name: String) -> String { String(name.map { $0 == "_" ? " " : $0 }) }
 
 /// Text as HTML shows it, in an element or in a quoted attribute.

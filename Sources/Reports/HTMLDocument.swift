@@ -2,13 +2,13 @@ import Digests
 import Foundation
 import Pricing
 
-/// A page with its frame. It needs nothing else: it has no script, and nothing is fetched from another place.
+/// A page with its frame. It is self-contained: it has no script, and loads nothing from elsewhere.
 package struct HTMLDocument: Sendable {
     package var title: String
     /// The text below the heading, which says what the page is about.
     package var lead: HTML
     package var body: HTML
-    /// What stands above and below all pages of a site.
+    /// The header and footer of all pages of a site.
     package var header: HTML
     package var footer: HTML
     /// After how many seconds the page is loaded again; nil for never.
@@ -47,12 +47,12 @@ package struct HTMLDocument: Sendable {
         return page.markup
     }
 
-    /// Without it a browser asks for an icon, and reports that there is none.
+    /// Without it a browser would request an icon, and report that it is missing.
     private static let icon =
         "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E"
         + "%3Cpath d='M1 6h2V4h2V1h2v6H1z' fill='%233a6ea5'/%3E%3C/svg%3E"
 
-    /// Names this style sheet by its digest, and nothing else that may be loaded or run.
+    /// Allows this style sheet, by its digest, and nothing else to be loaded or run.
     package static let contentSecurityPolicy: String = {
         let sheet = Data(SHA256.digest(of: Array(style.utf8))).base64EncodedString()
         return "default-src 'none'; style-src 'sha256-\(sheet)'; img-src data:; "

@@ -20,7 +20,7 @@ package struct HTMLTable: Sendable {
     package var totals: [[HTML]] = []
     /// Whether each row becomes a block on a narrow screen, with each cell after its heading.
     package var isStacked: Bool
-    /// Whether the heading above it says the same, so that the caption is only for who listens.
+    /// Whether the heading above it says the same, so that the caption is only for screen readers.
     package var isNamedAbove = false
     /// Whether it has too many columns to be blocks, and is scrolled sideways on a narrow screen.
     package var isSideways = false
@@ -46,7 +46,7 @@ package struct HTMLTable: Sendable {
         let head = columns.map { column -> HTML in
             "<th scope=\"col\"\(Self.mark(column))\(role("columnheader"))>\(column.heading)</th>"
         }
-        // On paper it stands below the last page's rows alone (tfoot in the style sheet): it is no sum of one page.
+        // In print it is only on the last page (tfoot in the style sheet), because it is not the sum of one page.
         let foot: HTML =
             totals.isEmpty
             ? .none : "<tfoot\(role("rowgroup"))>\(totals.map(row))</tfoot>"
@@ -61,7 +61,7 @@ package struct HTMLTable: Sendable {
             """
     }
 
-    /// Only the browser knows whether the table is wider than its place. So the style sheet shows or hides the hint.
+    /// Only the browser knows whether the table is wider than its space, so the style sheet shows or hides the hint.
     private var hint: HTML {
         isSideways
             ? "<p class=\"hint\">\(counted(Int64(columns.count), "column")): scroll sideways, or save the CSV.</p>\n"
@@ -92,7 +92,7 @@ package struct HTMLTable: Sendable {
         return "<tr\(role("row"))>\(shown)</tr>\n"
     }
 
-    /// What is shown as blocks is read out as a table only where it says that it is one.
+    /// Screen readers read blocks as a table only if the markup has these roles.
     private func role(_ name: String) -> HTML { isStacked ? " role=\"\(name)\"" : "" }
 
     private static func mark(_ column: Column) -> HTML {

@@ -1,4 +1,4 @@
-/// A batch as people name it: by its name, its id, or the beginning of an id that only one has.
+/// A batch as people name it: by its name, its id, or a unique beginning of its id.
 package struct NamedBatch: Sendable, Hashable {
     package var batchID: String
     package var name: String
@@ -12,10 +12,10 @@ package struct NamedBatch: Sendable, Hashable {
 
     private var isLive: Bool { state != "aborted" && state != "rejected" }
 
-    /// Why the words name no single batch.
+    /// Why a text does not name exactly one batch.
     package enum Fault: Error, Hashable, Sendable {
         case unknown
-        /// The sentence lists them.
+        /// The text lists them.
         case ambiguous(String)
     }
 
@@ -23,9 +23,9 @@ package struct NamedBatch: Sendable, Hashable {
     /// Fewer letters of an id say little, and the next batch would take them.
     private static let shortest = 8
 
-    /// How a printed command names the batch: by as much of its id as no other has. 36 letters would break the line of a
-    /// terminal and of a phone. Its name would not do: a batch that is withdrawn sets its name free, and whoever types the
-    /// command later would decide about another.
+    /// How a printed command names the batch: by the shortest unique beginning of its id. The whole 36 letters would
+    /// break the line of a terminal or a phone. A name is not safe: a withdrawn batch frees its name, so the same
+    /// command typed later could decide about another batch.
     package static func word(for batchID: String, among all: [NamedBatch]) -> String {
         for length in shortest..<max(shortest, batchID.count) {
             let beginning = String(batchID.prefix(length))
@@ -41,15 +41,15 @@ package struct NamedBatch: Sendable, Hashable {
         (try? choose(text, among: all))?.batchID == id
     }
 
-    /// The batch that `text` stands for. Every command and every report asks here, because the same words must never
-    /// stand for two batches.
+    /// The batch that `text` stands for. Every command and every report uses this, so that the same text never stands
+    /// for two batches.
     package static func choose(
         _ text: String, among all: [NamedBatch]
     ) throws(Fault) -> NamedBatch {
         let id = text.lowercased()
         if let found = all.first(where: { $0.batchID == id }) { return found }
         let named = all.filter { $0.name == text }
-        // A name that was withdrawn and used again stands for the live batch.
+        // A name that a withdrawn batch had and a new one uses again stands for the live batch.
         let live = named.filter(\.isLive)
         let begun = all.filter { !id.isEmpty && $0.batchID.hasPrefix(id) && $0.name != text }
         // A name that is also the beginning of another batch's id stands for neither.
@@ -78,7 +78,7 @@ package struct NamedBatch: Sendable, Hashable {
     }
 }
 
-/// The text between quotation marks, with control characters made visible: it came from outside.
+/// The text in quotation marks, with control characters made visible, because it came from outside.
 package func quotedText(_ text: String) -> String {
     var result = "\""
     for scalar in text.unicodeScalars {

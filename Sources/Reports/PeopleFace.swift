@@ -1,7 +1,7 @@
 import Postgres
 package import Pricing
 
-// What people see: names without units, money in the currency's decimals, rates in per cent.
+// How reports are shown to people: names without units, money in the currency's decimals, rates in per cent.
 
 extension ReportColumn {
     var isMoney: Bool { kind == .integer && name.hasSuffix("_milliunits") }
@@ -22,8 +22,8 @@ extension ReportTable {
         columns.indices.filter { !name.hiddenFromPeople.contains(columns[$0].name) }
     }
 
-    /// The sum of each currency, or of all rows where there is none, as people would add them up by hand. It is empty
-    /// where a report has nothing to add, or only one row of each.
+    /// The sums of each currency, or of all rows where there is no currency. It is empty where a report has nothing to
+    /// add up, or only one row for each.
     var totals: [[String?]] {
         let summed = columns.map { name.totals.contains($0.name) && $0.kind == .integer }
         guard summed.contains(true), let labelled = shownColumns.first else { return [] }
@@ -34,7 +34,7 @@ extension ReportTable {
                 if index == labelled { return "total" }
                 if columns[index].name == "currency" { return currency }
                 guard summed[index] else { return nil }
-                // Exact: of 64 bits each, there are never enough to exceed 128.
+                // The sum is exact: there can never be enough 64-bit values to exceed 128 bits.
                 return String(
                     rows.reduce(Int128(0)) { sum, row in
                         sum + (index < row.count ? row[index].flatMap { Int128($0) } ?? 0 : 0)
@@ -67,7 +67,7 @@ func listElements(_ cell: String) -> [String] {
     ArrayText.parse(cell)?.map { $0 ?? "" } ?? [cell]
 }
 
-/// An instant to the millisecond; nothing of one without end.
+/// An instant to the millisecond; empty for `infinity`.
 private func shownInstant(_ cell: String) -> String {
     guard !cell.hasSuffix("infinity") else { return "" }
     guard let dot = cell.lastIndex(of: "."), cell.hasSuffix("Z") else { return cell }
@@ -80,7 +80,7 @@ private func shownInstant(_ cell: String) -> String {
 package func money(_ milliunits: some BinaryInteger, currency: String?) -> String {
     let decimals = currency.flatMap { appleDecimals[$0] } ?? 3
     let step = UInt128(smallestShown(currency))
-    // It never exceeds 128 bits: a magnitude is at most half of them.
+    // It never exceeds 128 bits, because a magnitude is at most half of their range.
     let rounded = (Int128(clamping: milliunits).magnitude + step / 2) / step * step
     let whole = groupedByThousands(rounded / 1000)
     let rest = String(String(rounded % 1000 + 1000).dropFirst().prefix(decimals))
@@ -93,8 +93,8 @@ package func smallestShown(_ currency: String?) -> UInt64 {
     return [1000, 100, 10, 1][min(max(decimals, 0), 3)]
 }
 
-/// How much more one sum is than another, as a reader finds who subtracts the two as they are shown: both rounded, half
-/// away from zero, to so many milliunits.
+/// The difference of two sums as shown: both are first rounded, half away from zero, to multiples of `step` milliunits.
+/// So a reader who subtracts the shown sums gets the same number.
 package func shownDifference(from now: MoneySum, to then: MoneySum, roundedTo step: UInt64)
     -> MoneySum
 {

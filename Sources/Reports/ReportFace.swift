@@ -1,10 +1,10 @@
-/// How a report is shown: what people see of it, and in which order.
+/// How a report is presented: what people see of it, and in which order.
 struct ReportFace {
     let title: String
     /// The order of the rows. It is total, so that the same facts print the same report.
     let order: String
     var hasBatches = true
-    /// The columns that a table leaves to CSV and JSON.
+    /// The columns that only CSV and JSON have.
     var hidden: Set<String> = ["batch_id"]
     /// The columns that can be added up over the rows of a currency. Prices a period cannot, because periods differ.
     var totals: Set<String> = []
@@ -110,8 +110,8 @@ extension ReportFace {
 
     fileprivate static let money = ReportFace(
         title: "Money",
-        // A line and its corrections may be of one instant. The same bytes for ever take an order
-        // that leaves nothing open.
+        // A line and its corrections may have the same instant. A report that must stay the same to the byte needs a
+        // total order.
         order:
             "occurred_at, recorded_at, original_transaction_id, transaction_id, sku, kind, is_correction, "
             + "currency, amount_milliunits, tax_exclusive_milliunits, storefront, explained_as, evidence_id",

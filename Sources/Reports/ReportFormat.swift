@@ -2,18 +2,19 @@ import Facts
 
 /// How a report is written.
 package enum ReportFormat: String, Hashable, Sendable, CaseIterable {
-    /// It is for people: money in the currency's own decimals, and the columns that matter.
+    /// For people: money in the currency's own decimals, and only the columns that matter to them.
     case table
-    /// RFC 4180 with every column, and money in milliunits. `\copy … CSV HEADER` reads it back as it was: instants to the
-    /// microsecond, arrays as PostgreSQL writes them. Only a text that a spreadsheet would run as a formula begins with `'`.
+    /// RFC 4180 with every column, and money in milliunits. `\copy … CSV HEADER` reads it back unchanged: instants to
+    /// the microsecond, arrays in PostgreSQL's format. The only exception is a text that a spreadsheet would run as a
+    /// formula, which gets a `'` in front.
     case csv
     /// One object with every column. `bigint` is a JSON number, and money is in milliunits.
     case json
-    /// One page without scripts or links to other places, with a chart where there is one to draw.
+    /// One page without scripts or external links, with a chart where the report has one.
     case html
 }
 
-/// Turns the columns and rows of one report into text, piece by piece. CSV and JSON are written as the rows come. A
+/// Converts the columns and rows of one report to text, piece by piece. CSV and JSON are written while rows arrive; a
 /// table and a page need all rows first.
 package struct ReportRenderer: Sendable {
     private let query: ReportQuery

@@ -28,9 +28,9 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
         self.init(rawValue: name)
     }
 
-    /// Whether the rows belong to batches, so that one batch can be asked for.
+    /// Whether the rows belong to batches, so that the report can be limited to one batch.
     package var hasBatches: Bool { face.hasBatches }
-    /// Whether the report can tell what was known at an earlier instant: the view has a function `NAME_as_of`.
+    /// Whether the report can show what was known at an earlier instant, by the function `NAME_as_of`.
     package var hasPast: Bool {
         switch self {
         case .batchSummary, .priceChange, .consentFunnel, .revenueImpact, .pendingConsent,
@@ -46,7 +46,7 @@ package enum ReportName: String, Hashable, Sendable, CaseIterable {
     package var title: String { face.title }
     /// The order of the rows. It is total, so that the same facts print the same report.
     var order: String { face.order }
-    /// The columns that a table leaves to CSV and JSON.
+    /// The columns that only CSV and JSON have.
     var hiddenFromPeople: Set<String> { face.hidden }
     /// The columns that can be added up over the rows of a currency.
     var totals: Set<String> { face.totals }
@@ -78,7 +78,7 @@ package struct ReportColumn: Hashable, Sendable {
     package let meaning: String
 }
 
-/// What a report holds, in the database's own words.
+/// The database's comments on a report and its columns.
 package struct ReportDescription: Hashable, Sendable {
     package let name: ReportName
     package let meaning: String
@@ -92,7 +92,7 @@ package struct ReportQuery: Hashable, Sendable {
     package var batchID: String?
     /// The instant whose knowledge is wanted, in UTC milliseconds; nil for now.
     package var asOf: Int64?
-    /// How many microseconds that instant lies beyond the milliseconds, 0 to 999: what is recorded bears them.
+    /// The further microseconds of that instant, 0 to 999, because recorded instants have them.
     package var asOfMicroseconds: Int64 = 0
     /// The ISO 4217 code to which a report of one currency converts; nil for US dollars.
     package var reportingCurrency: String?
@@ -125,10 +125,10 @@ package struct ReportQuery: Hashable, Sendable {
 /// Why a report could not be read.
 package enum ReportError: Error, Hashable, Sendable, CustomStringConvertible {
     case unknownBatch(String)
-    /// Several batches have the name, or ids that begin so: the sentence lists them.
+    /// Several batches have the name, or an id with this beginning; the text lists them.
     case ambiguousBatch(String)
     case hasNoBatches(ReportName)
-    /// Nobody keeps what this report said at an earlier instant.
+    /// What this report showed at an earlier instant is not stored.
     case hasNoPast(ReportName)
     /// The instant lies ahead of the database's clock, or is out of its range.
     case notYet(String)

@@ -1,7 +1,7 @@
 import Postgres
 
-/// Some rows of a report, as the server sent them. There are millions of cells: who writes them as they are reads their
-/// bytes, and only who keeps them makes texts of them.
+/// Some rows of a report, as the server sent them. There may be millions of cells, so writers read their bytes, and
+/// only code that keeps cells makes texts of them.
 package struct ReportPage: Sendable {
     private let rows: Rows
     private let areInstants: [Bool]
@@ -23,7 +23,8 @@ package struct ReportPage: Sendable {
         }
     }
 
-    /// Gives each cell of each row, as UTF-8 that is gone after the call, or nil for NULL; and says where a row ends.
+    /// Calls `cell` with each cell of each row, as UTF-8 that is valid only during the call, or nil for NULL; and
+    /// `endOfRow` after each row.
     func forEach(cell: (UnsafeBufferPointer<UInt8>?) -> Void, endOfRow: () -> Void) {
         for row in rows {
             forEachCell(of: row, cell)
@@ -41,8 +42,8 @@ package struct ReportPage: Sendable {
     }
 }
 
-/// `2026-12-01T00:00:00.500Z` of what PostgreSQL writes in UTC, with three digits of a second or six, as it needs them; the
-/// server takes five times as long for it. Any other text, as `infinity`, stays.
+/// Converts an instant as PostgreSQL writes it in UTC to `2026-12-01T00:00:00.500Z`, with three or six digits of a
+/// second where needed. The server would take five times as long. Any other text, such as `infinity`, stays.
 func withInstant(
     _ text: UnsafeBufferPointer<UInt8>, _ body: (UnsafeBufferPointer<UInt8>) -> Void
 ) {

@@ -4,7 +4,7 @@ import ServiceKit
 
 /// Reads the views of schema `report`: each report is one snapshot, read page by page.
 package struct ReportStore: Sendable {
-    /// How many rows are fetched at a time. It is what a report of any size costs in memory.
+    /// How many rows are fetched at a time. Only these are in memory, whatever the size of the report.
     package static let pageRows = 1000
 
     private let pool: PostgresPool
@@ -81,7 +81,7 @@ package struct ReportStore: Sendable {
         }
     }
 
-    /// Gives the columns once, then the rows page by page.
+    /// Passes on the columns once, then the rows page by page.
     ///
     /// Throws a `ReportError`, or what the two closures throw.
     package func read(
@@ -107,9 +107,9 @@ package struct ReportStore: Sendable {
         }
     }
 
-    /// Refuses where the tables are spread over a cluster, and reports don't read them through the coordinator
-    /// (`Deploy/citus/gather.sql`). Functions with parameters can't be asked of the spread tables themselves: one was seen
-    /// to answer without rows.
+    /// Refuses the report where the tables are spread over a cluster and reports do not read them through the
+    /// coordinator (`Deploy/citus/gather.sql`). Functions with parameters must not read spread tables directly: one was
+    /// seen to return no rows.
     private func requireGathered() async throws {
         let isAskable = try await pool.withTransaction { connection in
             guard try DatabaseLayout.read(on: connection) == .spread else { return true }
@@ -127,8 +127,8 @@ package struct ReportStore: Sendable {
         }
     }
 
-    /// Refuses an instant that is still to come, and waits for what was being recorded at the instant: both before the
-    /// snapshot in which the report is read.
+    /// Refuses a future instant, and waits for transactions that were recording at the instant. Both must come before
+    /// the report's snapshot.
     private func requirePast(_ query: ReportQuery) async throws {
         try await pool.withTransaction { connection in
             _ = try connection.query(
@@ -140,15 +140,15 @@ package struct ReportStore: Sendable {
     }
 }
 
-/// The id of no batch: the function is asked for nothing but its refusal.
+/// An id that no batch has, because the function is only called for its refusal.
 private let noBatch = "00000000-0000-0000-0000-000000000000"
 
 private func readSnapshot(
     _ query: ReportQuery, on connection: isolated PostgresConnection,
     columns: ([ReportColumn]) throws -> Void, page: @Sendable (ReportPage) throws -> Void
 ) async throws {
-    // All rows are read, so the plan must be best for all and not for the first row. No report runs long enough to
-    // repay compiling its many expressions. A batch of 100,000 rows is sorted, and joined with its figures, in memory.
+    // All rows are read, so the plan must be optimal for all rows, not for the first one. JIT is off, because no report
+    // runs long enough to repay it. The memory suffices to sort a batch of 100,000 rows and join it with its figures.
     _ = try connection.query(
         """
         -- name: setReportPlan
@@ -244,7 +244,8 @@ private func columnKind(_ type: String) -> ReportColumn.Kind {
     }
 }
 
-/// The cursor whose cells leave the server as the report shows them, with instants as `ReportPage` reads them.
+/// Declares the cursor of a report. Its cells have the form in which the report shows them, and instants the form that
+/// `ReportPage` reads.
 private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL {
     let cells = columns.map { column in
         let name = "\"\(column.name)\""
@@ -283,8 +284,8 @@ private func declareCursor(_ query: ReportQuery, columns: [ReportColumn]) -> SQL
     return "\(fragment: start) FROM \(fragment: source) \(fragment: chosen) \(fragment: end)"
 }
 
-/// Texts are compared byte by byte: so a report has the same order on every server, and is sorted in less time than by the
-/// rules of a language.
+/// Texts are compared byte by byte. So a report has the same order on every server, and sorts faster than by the rules
+/// of a language.
 private func order(of name: ReportName, _ columns: [ReportColumn]) -> String {
     let collated = columns.filter { $0.kind == .text || $0.kind == .list }.map(\.name)
     let terms = name.order.split(separator: ",").map { term in

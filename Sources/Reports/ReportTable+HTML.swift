@@ -3,12 +3,12 @@ import Pricing
 /// The most rows of one table on a page. A larger report says so, and names the format that holds all rows.
 package let htmlRowsMax = 2000
 
-/// More columns than these are set smaller in print, so that none is lost.
+/// A table with more columns is set smaller in print, so that no column is lost.
 private let columnsOfAPage = 9
 
 extension ReportTable {
-    /// The report as a page shows it: its chart, its rows and their sums, and what its columns say. `link` makes the address
-    /// of the page of a batch from its id, and `subscriptionLink` that of a subscription.
+    /// The report as HTML: its chart, its rows with their sums, and the meaning of its columns. `link` returns the
+    /// address of a batch's page from its id, and `subscriptionLink` that of a subscription's.
     package func html(
         link: ((String) -> String)? = nil, subscriptionLink: ((String) -> String)? = nil,
         isCharted: Bool = true, isSummed: Bool = true
@@ -42,7 +42,7 @@ extension ReportTable {
             shown.map {
                 .init(heading: columns[$0].title, isNumber: columns[$0].kind == .integer)
             }, rows.prefix(htmlRowsMax).map { row in shown.map { cell(row, $0, links) } })
-        // What is cut off must not be added up.
+        // There are no sums of a truncated table.
         if isSummed, rows.count <= htmlRowsMax {
             table.totals = totals.map { row in shown.map { cell(row, $0, Links()) } }
         }
@@ -103,7 +103,7 @@ extension ReportTable {
 }
 
 extension ReportDescription {
-    /// What it tells, without the part that concerns only those who write SQL.
+    /// The report's description, without the part that is only for readers of SQL.
     package var lead: String {
         guard let end = meaning.firstRange(of: "No NAME_as_of") else { return meaning }
         let lead = meaning[..<end.lowerBound]
@@ -112,7 +112,7 @@ extension ReportDescription {
 }
 
 extension ReportColumn {
-    /// Columns whose texts are words of ours, and neither items nor names.
+    /// Columns whose texts are our own codes, not items or names.
     fileprivate static let ofWords: Set = [
         "acceptance", "answer", "batch_state", "came_consent", "cause", "check_name",
         "check_result", "consent_outcome", "exception", "explained_as", "forecast_because",
@@ -205,7 +205,7 @@ extension ReportTable {
         Int64(clamping: exactSum(column, of: rows))
     }
 
-    /// A sum of money: it may exceed 64 bits, and must not stop at them without a word.
+    /// A sum of money, which may exceed 64 bits and must not saturate silently.
     package func exactSum(_ column: String, of rows: [[String?]]) -> Int128 {
         rows.reduce(Int128(0)) { $0 + Int128(number($1, column)) }
     }

@@ -1,5 +1,5 @@
 extension ReportTable {
-    /// The table for a terminal: numbers to the right, and no character that could steer it.
+    /// The table for a terminal, with numbers aligned right and without characters that could control the terminal.
     var text: String {
         guard !rows.isEmpty else { return "\(name.title): no rows\n" }
         let shown = shownColumns

@@ -2,7 +2,7 @@ import Facts
 package import Postgres
 import Pricing
 
-/// Everything that happened to one subscription, for people who ask why.
+/// Everything that happened to one subscription, for people who need to know why.
 package enum TimelineQueries {
     package struct Line: Sendable, Equatable {
         /// UTC milliseconds.
@@ -13,10 +13,10 @@ package enum TimelineQueries {
         package var sku: String?
         package var detail: String?
         package var evidenceID: String
-        /// Whether a status said what was known before.
+        /// Whether a status said nothing new.
         package var isIdle = false
-        /// How many status reads one after the other said nothing new, where they stand as one line, and when the last
-        /// of them was, in UTC milliseconds.
+        /// How many consecutive status reads without news this line combines, and when the last of them was, in UTC
+        /// milliseconds.
         package private(set) var reads = 1
         package private(set) var until: Int64?
 
@@ -55,14 +55,14 @@ package enum TimelineQueries {
         }
     }
 
-    /// The lines, the oldest first: what Apple said, what we did, and what became of each change and dependent.
+    /// The lines, the oldest first: what Apple said, what we did, and the outcome of each change and dependent.
     package static func lines(
         of id: String, on connection: isolated PostgresConnection
     ) throws -> [Line] {
         // Each part names the bucket, so that one partition, or one node, answers the whole.
         let bucket: SQL = "\(Bucket.of(id))::smallint"
         let lines = try stored(of: id, bucket, on: connection)
-        // Planning the question takes longer than answering it.
+        // This query takes longer to plan than to run, so it is skipped where it is not needed.
         guard lines.contains(where: \.mayBeIdle) else { return lines }
         let idle = try idleReads(of: id, bucket, on: connection)
         return lines.map { line in
@@ -141,7 +141,7 @@ package enum TimelineQueries {
         }
     }
 
-    /// The statuses that say what the statement before them said.
+    /// The statuses that say the same as the statement before them.
     private static func idleReads(
         of id: String, _ bucket: SQL, on connection: isolated PostgresConnection
     ) throws -> Set<String> {
@@ -161,7 +161,7 @@ package enum TimelineQueries {
     }
 
     /// An amount as people write it, in the decimals of Apple's prices: `119.03`, `1,290`. It has three decimals where
-    /// it has a fraction of the last one.
+    /// Apple's decimals do not suffice.
     private static func amount(_ milliunits: String, _ currency: String) -> SQL {
         let whole = Currency.apple.filter { $0.decimals == 0 }.map(\.code)
         return """
@@ -177,8 +177,8 @@ package enum TimelineQueries {
         "\(fragment: amount(old, currency)) || ' → ' || \(fragment: amount(new, currency)) || ' ' || \(unsafe: currency)"
     }
 
-    /// Increases that no change of ours explains. A fold keeps the instants of the statements that told of them.
-    /// Those statements are the evidence, and for a charge the one that told of it.
+    /// Increases that no change of ours explains. A fold stores the instants of the statements that showed them; these
+    /// statements are the evidence, and for a charge the statement of that charge.
     private static func increasesOfOthers(_ id: String, _ bucket: SQL) -> SQL {
         """
         SELECT told.at, 5, 'increase',
@@ -218,7 +218,7 @@ package enum TimelineQueries {
         """
     }
 
-    /// What the App Store told of extensions, and what was asked for.
+    /// The extensions in statements of the App Store, and the requested ones.
     private static func extensions(_ id: String, _ bucket: SQL) -> SQL {
         """
         SELECT told_at, 5, 'extension', CASE outcome WHEN 'failed' THEN 'extension failed'
@@ -242,14 +242,14 @@ package enum TimelineQueries {
 }
 
 extension [TimelineQueries.Line] {
-    /// The lines with each run of status reads that said nothing new as one. What happened would drown among them: a
-    /// status may be read every day.
+    /// The lines, with each run of status reads without news as one line. A status may be read every day, so the other
+    /// lines would be lost among them.
     package var withIdleReadsFolded: [TimelineQueries.Line] {
         let uses = reduce(into: [String: Int]()) { $0[$1.evidenceID, default: 0] += 1 }
         var lines: [TimelineQueries.Line] = []
         var rest = self[...]
         while let first = rest.first {
-            // What proves something else, too, was not idle.
+            // A read that is also the evidence of another line did say something new.
             let run = rest.prefix { $0.isIdle && uses[$0.evidenceID] == 1 }
             rest = rest.dropFirst(Swift.max(1, run.count))
             lines.append(run.count > 1 ? first.folded(with: run.dropFirst()) : first)

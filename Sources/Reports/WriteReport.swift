@@ -1,7 +1,6 @@
 import Synchronization
 
-/// Reads one report and hands its text over as it grows; the pieces in order make the whole. `reporting` is told how many
-/// rows were read so far.
+/// Reads one report and passes its text on piece by piece, in order. `reporting` gets the number of rows read so far.
 ///
 /// Throws a `ReportError`, or what `write` throws.
 package func writeReport(

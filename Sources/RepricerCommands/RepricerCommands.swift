@@ -32,7 +32,7 @@ package enum RepricerCommands {
 
     /// The program: the process's own arguments and dependencies.
     package static func main() async -> Int32 {
-        // A reader that goes away is an error of one write, not the end of the service.
+        // A reader that disconnects must be an error of one write, not the end of the process.
         Signals.ignoreBrokenPipes()
         return await main(Array(CommandLine.arguments.dropFirst()), dependencies: .live())
     }
@@ -42,7 +42,7 @@ package enum RepricerCommands {
         do {
             switch try parser.parse() {
             case .help(let path):
-                // The options beside it are not read, as they may be wrong.
+                // The other options are not parsed, because they may be wrong.
                 let text = helpText(path)
                 if arguments.contains("--\(GlobalOptions.noPager.name)") {
                     try dependencies.output.write(text)

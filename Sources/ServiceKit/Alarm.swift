@@ -1,10 +1,10 @@
-/// Wakes tasks at their instants, and runs those that prefer it, all on one thread.
+/// Wakes tasks at their instants, and runs the tasks that prefer it as their executor, all on one thread.
 ///
-/// For waits that end many times a second: `Task.sleep` makes a timer of its own for each, and arming and taking it
-/// down costs several times what the sleeping thread here does. A task that prefers this executor goes on without
-/// another thread being woken; it must not block.
+/// It is for waits that end many times a second: `Task.sleep` makes a timer for each, and arming and removing one costs
+/// several times as much as this sleeping thread. A task that prefers this executor continues without waking another
+/// thread; it must not block.
 package final class Alarm: TaskExecutor, JobRunner {
-    /// The one of this process.
+    /// The process's shared alarm.
     package static let shared = Alarm(name: "alarm")
 
     private let queue: JobQueue
@@ -23,11 +23,11 @@ package final class Alarm: TaskExecutor, JobRunner {
     }
 
     func run(_ job: UnownedJob) {
-        // It runs as no serial executor, because a task would leave that one at its every call.
+        // It does not run as a serial executor, because a task would leave such an executor at each call.
         job.runSynchronously(on: asUnownedTaskExecutor())
     }
 
-    /// How many tasks wait.
+    /// The number of waiting tasks.
     var waiting: Int { queue.sleeperCount }
 
     /// Waits for this time, and not at all when `time` is not positive.
@@ -42,7 +42,8 @@ package final class Alarm: TaskExecutor, JobRunner {
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 queue.insert(.init(id: id, wakesAt: wakesAt, continuation: continuation))
-                // It was cancelled before it stood in the list, and its handler has found nobody to wake.
+                // The task was cancelled before its sleeper was in the list, so the cancellation handler found nothing
+                // to wake.
                 if Task.isCancelled { queue.cancel(id) }
             }
         } onCancel: {

@@ -1,4 +1,4 @@
-/// An instant taken apart, UTC, by the proleptic Gregorian calendar.
+/// The calendar fields of an instant, in UTC and by the proleptic Gregorian calendar.
 package struct CivilTime {
     package let year: Int
     let month: Int
@@ -6,7 +6,7 @@ package struct CivilTime {
     /// The milliseconds since midnight.
     let milliseconds: Int
 
-    /// Takes apart UTC milliseconds since 1970.
+    /// `unixMilliseconds` are UTC milliseconds since 1970.
     package init(_ unixMilliseconds: Int64) {
         let (days, rest) = Self.floorDivide(Int(unixMilliseconds), by: 86_400_000)
         // Years are counted from 1 March, so that the leap day is the last of its year:
@@ -65,7 +65,7 @@ package struct CivilTime {
         Self.append(rest, width: 3, to: &bytes)
     }
 
-    /// Appends at least so many digits.
+    /// Appends the number with at least `width` digits.
     private static func append(_ number: Int, width: Int, to bytes: inout [UInt8]) {
         var place = 1
         var digits = 1

@@ -39,7 +39,7 @@ extension Duration {
 }
 
 extension Int64 {
-    /// The sum, held at the ends of the range instead of trapping.
+    /// The sum, clamped to the range instead of trapping.
     func addingClamped(_ other: Int64) -> Int64 {
         let (sum, overflow) = addingReportingOverflow(other)
         guard overflow else { return sum }

@@ -2,9 +2,9 @@ import Glibc
 
 /// The part of systemd's EnvironmentFile syntax that people use.
 ///
-/// `KEY=value` lines; lines that start with `#` or `;` are comments. A value is bare text, in which a quote is a character
-/// like any other, or begins with quoted parts: single quotes keep everything. Double quotes and bare text know the
-/// backslash, which also joins a line with the next.
+/// `KEY=value` lines; lines that start with `#` or `;` are comments. A value is bare text, in which a quote is a
+/// character like any other, or it begins with quoted parts. Single quotes keep everything. In double quotes and in
+/// bare text a backslash escapes, and at the end of a line joins it with the next.
 enum EnvironmentFile {
     struct Assignment: Equatable {
         let key: String
@@ -49,7 +49,7 @@ enum EnvironmentFile {
                 parser.skipLine()
             }
         }
-        // All faults are reported at once, so that a file is mended in one go.
+        // All faults are reported at once, so that the operator can mend the file in one go.
         if var first = faults.first {
             first.further = Array(faults.dropFirst())
             throw first

@@ -17,7 +17,7 @@ package enum HTTPDate {
             + "\(parts[3]):\(parts[4]):\(parts[5]) GMT"
     }
 
-    /// UTC milliseconds; nil for any other form. The day of the week is not looked at.
+    /// UTC milliseconds; nil for any other form. The day of the week is not checked.
     package static func parse(_ text: String) -> Int64? {
         let parts = text.split(separator: " ").map(String.init)
         guard parts.count == 6, parts[5] == "GMT", parts[1].count == 2,

@@ -1,8 +1,8 @@
-/// Hexadecimal digits. They are inlinable, because other modules read column by column with them.
+/// Hexadecimal digits. They are inlinable, because other modules decode database columns with them.
 package enum Hex {
     private static let digits = Array("0123456789abcdef".utf8)
 
-    /// Two lower-case digits a byte.
+    /// Two lower-case digits per byte.
     package static func text(of bytes: [UInt8]) -> String {
         String(
             decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)

@@ -15,7 +15,7 @@ package struct UUIDv7 {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// 16 digits; a hyphen where the text has reached one of those lengths.
+    /// Appends 16 digits, with a hyphen wherever the text has reached one of `lengths`.
     private static func append(
         _ value: UInt64, to text: inout [UInt8], hyphensAfter lengths: [Int]
     ) {

@@ -1,11 +1,11 @@
 import Glibc
 
-/// An executor, which knows how to run a job on the thread.
+/// An executor, which runs a job on the queue's thread.
 protocol JobRunner: AnyObject, Sendable {
     func run(_ job: UnownedJob)
 }
 
-/// What waits for one thread: jobs, and sleepers for their instants.
+/// The work of one thread: jobs, and sleepers with their instants.
 ///
 /// Unchecked, because of the C mutex and condition: the variables are only touched between lock and
 /// unlock, and the two pointers never change until `deinit`, which runs when neither the executor nor
@@ -25,12 +25,12 @@ final class JobQueue: @unchecked Sendable {
 
     // Each entry keeps its runner alive until the job has run: the runtime's reference is unowned.
     private var jobs: [(job: UnownedJob, runner: any JobRunner)] = []
-    /// The one to wake next stands last.
+    /// The next one to wake is last.
     private var sleepers: [Sleeper] = []
     private var nextID: UInt64 = 0
     private var isStopping = false
     private var hasThread = false
-    /// Whether the thread waits. A busy one looks for work again before it does, so nobody need wake it.
+    /// Whether the thread waits. A busy thread looks for work again before it waits, so it need not be woken.
     private var isIdle = false
     private let name: String
     private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
@@ -41,7 +41,7 @@ final class JobQueue: @unchecked Sendable {
         pthread_mutex_init(lock, nil)
         var attributes = pthread_condattr_t()
         pthread_condattr_init(&attributes)
-        // A step of the machine's clock moves no wait.
+        // By the monotonic clock, so that a step of the machine's clock moves no wait.
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
         pthread_cond_init(changed, &attributes)
         pthread_condattr_destroy(&attributes)
@@ -69,21 +69,21 @@ final class JobQueue: @unchecked Sendable {
     func append(_ job: UnownedJob, runner: any JobRunner) {
         let code = locked {
             jobs.append((job, runner))
-            // The thread is woken under the lock. Once that is released it may have run the job, which may have held the last
-            // reference to the executor: then the queue and its condition are gone.
+            // The thread is signalled under the lock. Once the lock is released, the thread may have run the job, and
+            // the job may have held the last reference to the executor: then the queue and its condition are gone.
             if isIdle { pthread_cond_signal(changed) }
             return startThread()
         }
         Self.demandThread(code)
     }
 
-    /// Ends the process where there is no thread: what waits could neither run nor fail, and waiting for ever would
+    /// Ends the process where no thread can be started: the jobs could neither run nor fail, and waiting for ever would
     /// be worse.
     private static func demandThread(_ code: Int32) {
         precondition(code == 0, "cannot start a thread: \(String(cString: strerror(code)))")
     }
 
-    /// Starts the thread before the first job; 0, or the system's code when it refuses it.
+    /// Starts the thread before the first job. Returns 0, or the system's error number where it refuses a thread.
     func start() -> Int32 { locked { startThread() } }
 
     func stop() {
@@ -102,7 +102,7 @@ final class JobQueue: @unchecked Sendable {
         }
     }
 
-    /// Inserts a sleeper, and wakes the thread only when it is the next one.
+    /// Inserts a sleeper, and wakes the thread only where this sleeper is the next to wake.
     func insert(_ sleeper: Sleeper) {
         let code = locked {
             var low = 0
@@ -131,8 +131,8 @@ final class JobQueue: @unchecked Sendable {
         found?.continuation.resume(throwing: CancellationError())
     }
 
-    /// What is to be done next: first a sleeper whose instant has come, otherwise the jobs in their order. nil when
-    /// the thread should end.
+    /// The next work: first a sleeper whose instant has come, otherwise the jobs in their order; nil when the thread
+    /// should end. It waits until there is any.
     private func take() -> Work? {
         pthread_mutex_lock(lock)
         defer { pthread_mutex_unlock(lock) }
@@ -190,7 +190,7 @@ final class JobQueue: @unchecked Sendable {
 
     /// Shows the name in `top -H`; a failure is harmless.
     ///
-    /// Through a file, because Swift imports neither the GNU call nor prctl.
+    /// It writes a file, because Swift imports neither the GNU call nor prctl.
     private func nameThread() {
         guard let file = fopen("/proc/thread-self/comm", "we") else { return }
         fputs(String(name.prefix(15)), file)

@@ -1,8 +1,8 @@
-/// Reads at once, then every `interval`, and whenever `reloads` says so, until cancelled.
+/// Reads at once, then every `interval` and at each element of `reloads`, until cancelled.
 ///
 /// - Parameters:
-///   - interval: Between two readings; real time.
-///   - reloads: Each element makes it read at once: SIGHUP in the service.
+///   - interval: The real time between two readings.
+///   - reloads: Each element causes a reading at once: SIGHUP in the service.
 package func keepReading(
     every interval: Duration, and reloads: @escaping @Sendable () -> AsyncStream<Int32>,
     _ read: @escaping @Sendable () -> Void

@@ -1,13 +1,13 @@
 import Glibc
 import Synchronization
 
-/// Writes one line an event: as text `time=… level=info component=… message="…" key=value`, as JSON one object with the
-/// same keys.
+/// Writes one line per event: as text `time=… level=info component=… message="…" key=value`, as JSON one object with
+/// the same keys.
 ///
-/// What goes into a line is ours: names, ids, codes, counts. Neither secrets nor what was signed belong there.
+/// A line holds our own data only: names, ids, codes, counts. Never log secrets or signed payloads.
 package struct Log: Sendable {
     package enum Level: Int, Sendable, Comparable, CaseIterable {
-        /// Each step of each change, for who follows one.
+        /// Each step of each change, for following a single one.
         case debug
         case info, notice, warning, error
 
@@ -24,7 +24,7 @@ package struct Log: Sendable {
     package typealias Sink = @Sendable (String) -> Void
     package typealias Fields = KeyValuePairs<String, String>
 
-    /// The longest message. Longer ones are cut, because one event must not fill a disk.
+    /// The longest message or value, in Unicode scalars. Longer ones are cut, so that no event can fill a disk.
     package static let valueCharactersMax = 4096
 
     private let component: String
@@ -50,7 +50,7 @@ package struct Log: Sendable {
         Log(component: component, level: level, format: format, clock: clock, sink: sink)
     }
 
-    /// Whether lines of `level` are written. Who would gather much for one asks first.
+    /// Whether lines of `level` are written. Ask before collecting the fields of an expensive line.
     package func writes(_ level: Level) -> Bool { level >= self.level }
 
     package func debug(_ message: String, _ fields: @autoclosure () -> Fields = [:]) {
@@ -92,7 +92,7 @@ package struct Log: Sendable {
         }
     }
 
-    /// Quotes what would break a line or a field apart; nothing that comes in can forge a line.
+    /// Quotes characters that would break a line or a field apart, so that no input can forge a line.
     private static func quoted(_ value: String) -> String {
         let cut = value.unicodeScalars.prefix(valueCharactersMax)
         let isPlain =

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Counts up; one of the series of `Metrics`.
+/// A counter: one series of `Metrics`.
 package final class Counter: Sendable {
     private let value = Atomic<Int>(0)
 
@@ -13,7 +13,7 @@ package final class Counter: Sendable {
     fileprivate var count: Int { value.load(ordering: .relaxed) }
 }
 
-/// A histogram of durations; one of the series of `Metrics`.
+/// A histogram of durations: one series of `Metrics`.
 package final class Timing: Sendable {
     private struct State {
         var buckets = [Int](repeating: 0, count: Metrics.bucketBounds.count)
@@ -26,7 +26,8 @@ package final class Timing: Sendable {
     fileprivate init() {}
 
     package func observe(seconds: Double) {
-        // The buckets are added from the last one down: each holds what the ones before it hold.
+        // Prometheus' buckets are cumulative: each includes the ones before it. So all from the last one down to the
+        // first that fits are raised.
         var first = Metrics.bucketBounds.count
         while first > 0, seconds <= Metrics.bucketBounds[first - 1] { first -= 1 }
         state.withLock { state in
@@ -58,7 +59,7 @@ package final class Metrics: Sendable {
         case timing(Timing)
     }
 
-    /// What a family says of itself before its samples.
+    /// The lines that precede a family's samples.
     private struct Head {
         var kind: String
         var help: String?
@@ -93,8 +94,7 @@ package final class Metrics: Sendable {
             "Series beyond the most that a process keeps; more than 0 is a fault of the program.")
     }
 
-    /// The values of each label of a metric, where they are bounded. Each combination exists at 0 before its first
-    /// event.
+    /// The possible values of each label of a metric. Each combination exists at 0 before its first event.
     package typealias Labels = KeyValuePairs<String, [String]>
 
     /// Declares a counter with its help. Without labels it exists at 0 from now on.
@@ -103,12 +103,12 @@ package final class Metrics: Sendable {
         for combination in Self.combinations(labels) { _ = counter(name, labels: combination) }
     }
 
-    /// Declares a gauge with its help. It has no sample until it is set, because what is not known is not 0.
+    /// Declares a gauge with its help. It has no sample until it is set, because an unknown value is not 0.
     package func declareGauge(_ name: String, _ help: String) {
         declare(name, "gauge", help)
     }
 
-    /// Declares a histogram with its help, in the same way.
+    /// Declares a histogram with its help. Without labels it exists at 0 from now on.
     package func declareTiming(_ name: String, _ help: String, labels: Labels = [:]) {
         declare(name, "histogram", help)
         for combination in Self.combinations(labels) { _ = timing(name, labels: combination) }
@@ -125,14 +125,14 @@ package final class Metrics: Sendable {
         }
     }
 
-    /// Has `collect` set its gauges whenever the registry is read. It serves figures that cost little and always
-    /// move.
+    /// Calls `collect` before each rendering, to set its gauges. Use it for figures that are cheap to read and always
+    /// change.
     package func onRender(_ collect: @escaping @Sendable (Metrics) -> Void) {
         state.withLock { $0.collectors.append(collect) }
     }
 
-    /// The counter of that name and those labels, to be kept by who counts often. It exists from now on. One series
-    /// too many is counted and leads nowhere.
+    /// The counter of that name and those labels, which exists from now on. A caller that counts often keeps it. Beyond
+    /// `seriesMax` the counter works, but is not rendered; the dropped series is counted.
     package func counter(_ name: String, labels: [String: String] = [:]) -> Counter {
         let key = Self.labelText(labels)
         return state.withLock { state in
@@ -143,7 +143,8 @@ package final class Metrics: Sendable {
         }
     }
 
-    /// The histogram of that name and those labels, to be kept by who measures often. Otherwise it is like a counter.
+    /// The histogram of that name and those labels. A caller that measures often keeps it. Otherwise it is like a
+    /// counter.
     package func timing(_ name: String, labels: [String: String] = [:]) -> Timing {
         let key = Self.labelText(labels)
         return state.withLock { state in

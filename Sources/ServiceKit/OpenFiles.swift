@@ -2,11 +2,12 @@ import Glibc
 
 /// How many files, sockets included, the process may open: `RLIMIT_NOFILE` of getrlimit(2).
 package enum OpenFiles {
-    /// What systemd gives to the unit. Where a container allows a thousand million, nothing is won by more.
+    /// The limit that systemd gives to the unit. A container may allow a thousand million, but more than this gains
+    /// nothing.
     private static let enough: rlim_t = 65_536
 
-    /// Raises the limit as far as the process may by itself, to 65,536 at most, and returns it. Where files run out, no connection can be
-    /// accepted, and libdispatch ends the process.
+    /// Raises the soft limit to the hard limit, at most to 65,536, and returns it. Where descriptors run out, no
+    /// connection can be accepted, and libdispatch ends the process.
     package static func raiseLimit() -> UInt64 {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()

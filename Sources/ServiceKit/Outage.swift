@@ -1,13 +1,13 @@
 import Synchronization
 
-/// An error that may come from something that is away for a time, and whose absence somebody else has told of.
+/// An error whose cause may already be in the log, such as a database outage that the pool has reported.
 package protocol ToldError: Error {
-    /// Whether the log already says that this goes on, so that no other line is needed.
+    /// Whether the log already has a line for this outage, so that no other is needed.
     var isTold: Bool { get }
 }
 
-/// Something that fails, perhaps a hundred times a second, until it works again. It gets one line when it begins and
-/// one when it ends. A failure of another kind in between gets a line too, at most one in `againAfter`.
+/// Logs a failure that repeats, perhaps a hundred times a second, as one outage: one line when it begins and one when
+/// it ends. A failure with another text in between gets a line too, at most one per `againAfter`.
 package final class Outage: Sendable {
     private struct State {
         var since: ContinuousClock.Instant?
@@ -24,14 +24,14 @@ package final class Outage: Sendable {
     private let againAfter: Duration
     private let quietFor: Duration
     private let state = Mutex(State())
-    /// It is asked at every success, and so without a lock.
+    /// It is read at every success, and therefore without the lock.
     private let isOn = Atomic(false)
 
     /// - Parameters:
-    ///   - failure: What the first failure says, and that it is tried again.
-    ///   - recovery: What the first success afterwards says.
-    ///   - quietFor: A success sooner than this after a failure ends nothing, because others of many that ask may
-    ///     still fail.
+    ///   - failure: The message of the first failure, which says that the work is retried.
+    ///   - recovery: The message of the first success afterwards.
+    ///   - quietFor: A success sooner than this after a failure does not end the outage, because where many callers
+    ///     share it others may still fail.
     package init(
         log: Log, level: Log.Level = .error, failure: String,
         recovery: String = "it works again", againAfter: Duration = .seconds(10),
@@ -45,7 +45,7 @@ package final class Outage: Sendable {
         self.quietFor = quietFor
     }
 
-    /// Another failure. One that is told already gets no line, neither now nor when it ends.
+    /// Notes a failure. One that `isTold` gets a debug line only, and begins no outage.
     package func note(_ error: any Error, now: ContinuousClock.Instant = .now) {
         guard !((error as? any ToldError)?.isTold ?? false) else {
             log.debug(failure, ["error": String(describing: error)])
@@ -69,7 +69,7 @@ package final class Outage: Sendable {
         log.write(isNews ? level : .debug, failure, ["error": text])
     }
 
-    /// It works. Costs one look where nothing was wrong.
+    /// Notes a success. Without an outage this costs one atomic load.
     package func end(now: ContinuousClock.Instant = .now) {
         guard isOn.load(ordering: .relaxed) else { return }
         let ended = state.withLock { state -> (Duration, Int)? in

@@ -1,8 +1,8 @@
-/// The time between two probes of what stands still. It is spread at random: an App Store that fails in a beat, as behind
-/// a balancer with one bad machine, would otherwise meet each probe in the same state.
+/// The time between two probes of halted work. It is spread at random: an App Store that fails periodically, such as
+/// behind a balancer with one bad machine, would otherwise get each probe in the same state.
 package struct ProbePace: Sendable {
     package var every: Duration
-    /// By how much longer a wait may be.
+    /// The most that is added to a wait.
     package var spread: Duration
 
     package init(every: Duration = .seconds(60), spread: Duration = .seconds(15)) {

@@ -1,9 +1,9 @@
 import Glibc
 
-/// What the system knows of this process, under the names that Prometheus' own clients use. It is read at each
+/// The system's figures about this process, under the names that Prometheus' own clients use. They are read at each
 /// scrape.
 package enum ProcessFigures {
-    /// Begins to report the figures.
+    /// Reports the figures from now on.
     ///
     /// - Parameter proc: Where proc(5) is mounted. A sandbox may show nothing there but processes.
     package static func report(to metrics: Metrics, proc: String = "/proc") {
@@ -16,12 +16,14 @@ package enum ProcessFigures {
         metrics.declareGauge("process_threads", "Threads of the process.")
         metrics.declareGauge(
             "process_start_time_seconds", "When the process started, in seconds since 1970.")
-        // It is read once: taken from two clocks at every scrape it would move, and a move means another start.
+        // It is read once: computed from two clocks at every scrape it would change slightly, and a change means a
+        // restart.
         metrics.set("process_start_time_seconds", to: startedAt(proc))
         metrics.onRender { set(on: $0, proc) }
     }
 
-    /// When the process started. Where the system does not tell, it is now, for this is asked at the start.
+    /// When the process started, in UNIX seconds. Where the system does not say, it is now, because this is called at
+    /// the start.
     private static func startedAt(_ proc: String) -> Double {
         let now = seconds(CLOCK_REALTIME)
         guard let started = Fields(proc)?[22] else { return now }
@@ -36,7 +38,7 @@ package enum ProcessFigures {
 
     private static var ticks: Double { Double(max(1, sysconf(Int32(_SC_CLK_TCK)))) }
 
-    /// The numbers that the system keeps of this process.
+    /// The fields of `/proc/self/stat`.
     private struct Fields {
         private let fields: [Substring]
 
@@ -50,7 +52,7 @@ package enum ProcessFigures {
             fields = stat[stat.index(after: end)...].split(separator: " ")
         }
 
-        /// By their number in proc(5), whose third is the first here.
+        /// By the number in proc(5); field 3 is the first one here.
         subscript(_ number: Int) -> Double? {
             let place = number - 3
             return fields.indices.contains(place) ? Double(fields[place]) : nil
@@ -78,7 +80,7 @@ package enum ProcessFigures {
     private static func openFiles(_ proc: String) -> Int? {
         guard let folder = opendir("\(proc)/self/fd") else { return nil }
         defer { closedir(folder) }
-        // It counts neither the two dots nor the folder that is being read.
+        // Neither `.` and `..` count nor the descriptor with which this folder is read.
         var count = -3
         while readdir(folder) != nil { count += 1 }
         return max(0, count)

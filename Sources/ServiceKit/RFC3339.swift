@@ -1,4 +1,4 @@
-/// Instants as text: `2026-12-01T00:00:00Z`, UTC milliseconds inside.
+/// Converts instants between text such as `2026-12-01T00:00:00Z` and UTC milliseconds.
 package enum RFC3339 {
     /// Reads an instant with `Z` or an offset; nil for anything else, a leap second included.
     ///
@@ -8,7 +8,7 @@ package enum RFC3339 {
         return text.withUTF8 { CivilTime.parse(UnsafeRawBufferPointer($0), as: .rfc3339) }
     }
 
-    /// What `parse` cuts off, to the microsecond: 0 to 999. The database keeps instants so.
+    /// The microseconds that `parse` cuts off: 0 to 999. The database keeps instants to the microsecond.
     package static func microseconds(beyondMillisecondsOf text: String) -> Int64 {
         let fraction = text.drop { $0 != "." }.dropFirst().prefix { $0.isASCII && $0.isNumber }
         let digits = fraction.dropFirst(3).prefix(3)
@@ -25,7 +25,7 @@ package enum RFC3339 {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// The same with microseconds beyond the milliseconds, 0 to 999: six digits where there are any.
+    /// The same with 0 to 999 microseconds beyond the milliseconds. The fraction has six digits unless they are 0.
     package static func format(_ milliseconds: Int64, microseconds: Int64) -> String {
         guard microseconds != 0 else { return format(milliseconds) }
         let whole = format(milliseconds).dropLast()

@@ -1,4 +1,4 @@
-/// The id of the HTTP request that a task answers. It stands in every line that the task logs, and in the head of the
+/// The id of the HTTP request that a task answers. It is in every line that the task logs, and in a header of the
 /// answer.
 package enum RequestID {
     @TaskLocal package static var current: String?
@@ -6,7 +6,7 @@ package enum RequestID {
     /// The longest id, which is longer than any that a proxy makes.
     private static let lengthMax = 64
 
-    /// Whether a client may name its request so: nothing of it may be taken for something else in a line of the log.
+    /// Whether a client may give this id: it may hold no character with a meaning of its own in a log line.
     package static func isUsable(_ text: String) -> Bool {
         (1...lengthMax).contains(text.utf8.count)
             && text.utf8.allSatisfy { byte in

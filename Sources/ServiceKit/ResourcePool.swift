@@ -1,18 +1,18 @@
 import Synchronization
 
-/// Why a pool lends nothing.
+/// Why a pool refused a user.
 package enum PoolRefusal: Error {
     case closed, timedOut, cancelled
-    /// Too many wait already.
+    /// Too many users already wait.
     case full
 }
 
-/// A bounded set of resources, lent to one user at a time and the newest first, so that few stay warm. Users beyond
-/// the bound wait in order.
+/// A bounded set of resources, each lent to one user at a time. The one returned last is lent first, so that only as
+/// many as needed stay in use. Users beyond the bound wait in order.
 package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
     /// What a user gets.
     package enum Grant: Sendable {
-        /// A resource that lay idle.
+        /// A resource that was idle.
         case idle(Resource)
         /// The right to make a resource.
         case slot
@@ -27,7 +27,7 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
         var openCount = 0
         var idle: [Resource] = []
         var queue: [(ticket: UInt64, waiter: Waiter)] = []
-        /// Users who have a ticket and do not wait yet, with the reason where they were refused meanwhile.
+        /// Users that have drawn a ticket and do not wait yet, with the reason where they were refused meanwhile.
         var announced: [UInt64: PoolRefusal?] = [:]
         var lastTicket: UInt64 = 0
         var isClosed = false
@@ -40,7 +40,8 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
             return .slot
         }
 
-        /// Lets a user wait. Returns the outcome where there is one already; nil for who waits from now on.
+        /// Puts a user into the queue. Returns the outcome where there already is one; nil where the user waits from
+        /// now on.
         mutating func enlist(_ ticket: UInt64, _ waiter: Waiter) -> Outcome? {
             if let refusal = announced.removeValue(forKey: ticket) ?? nil {
                 return .failure(refusal)
@@ -52,8 +53,8 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
             return nil
         }
 
-        /// Takes a waiter out of the queue. Returns nil when it was served already, or is refused as soon as it
-        /// comes.
+        /// Takes a waiter out of the queue. Returns nil where it was already served, or does not wait yet: it is then
+        /// refused by `enlist`.
         mutating func abandon(_ ticket: UInt64, _ refusal: PoolRefusal) -> Waiter? {
             if announced.keys.contains(ticket) { announced[ticket] = .some(refusal) }
             guard let index = queue.firstIndex(where: { $0.ticket == ticket }) else { return nil }
@@ -76,7 +77,7 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
         state.withLock { ($0.openCount, $0.idle.count, $0.queue.count) }
     }
 
-    /// Lends a resource or a place to one user, who returns it by `release`. It waits no longer than the deadline.
+    /// Lends a resource, or the place for one, which the user returns with `release`. Waits until the deadline at most.
     package func acquire(
         until deadline: ContinuousClock.Instant
     ) async throws(PoolRefusal) -> Grant {
@@ -94,7 +95,7 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
         return try await wait(first.ticket, until: deadline).get()
     }
 
-    /// Lends one to a user who does not wait.
+    /// Lends a resource or a place without waiting; nil where none is free.
     package func acquireFree() -> Grant? {
         state.withLock { $0.isClosed || !$0.announced.isEmpty ? nil : $0.grant() }
     }
@@ -123,8 +124,8 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
         state.withLock { $0.abandon(ticket, refusal) }?.resume(returning: .failure(refusal))
     }
 
-    /// Takes back a resource, or with nil the place of one that is gone, for whoever has waited longest. Returns
-    /// false once the pool is closed, because nobody will use it any more.
+    /// Takes a resource back, or with nil the place of a lost one, and gives it to the user who has waited longest.
+    /// Returns false once the pool is closed: the caller then disposes of the resource.
     @discardableResult
     package func release(_ resource: Resource?) -> Bool {
         let (waiter, isOpen) = state.withLock { state -> (Waiter?, Bool) in
@@ -140,7 +141,7 @@ package final class ResourcePool<Resource: AnyObject & Sendable>: Sendable {
         return isOpen
     }
 
-    /// Refuses users from now on, including those who wait. Returns what lay idle; what is lent comes back.
+    /// Refuses users from now on, including waiting ones. Returns the idle resources; lent ones are still released.
     @discardableResult
     package func close() -> [Resource] {
         let (idle, queue) = state.withLock { state in

@@ -1,10 +1,10 @@
-/// Does one round after another until it is cancelled. A round that failed is followed by a wait, and tried again.
+/// Repeats rounds until it is cancelled. After a failed round it waits for `failureWait` and tries again.
 package struct Rounds: Sendable {
     package typealias Wait = @Sendable (Duration) async throws -> Void
 
     package var log: Log
     package var level: Log.Level
-    /// The line of the log for a failure, which says that it is tried again. There is one until it works again.
+    /// The log message of a failure, which says that the round is retried. It is logged once per outage.
     package var failure: String
     package var failureWait: Duration
     package var wait: Wait
@@ -24,7 +24,7 @@ package struct Rounds: Sendable {
         self.count = count
     }
 
-    /// - Parameter round: It returns how long to wait before the next one, in the time of `wait`.
+    /// - Parameter round: It returns how long to wait before the next one, by the clock of `wait`.
     package func run(_ round: () async throws -> Duration) async {
         let outage = Outage(log: log, level: level, failure: failure)
         while !Task.isCancelled {
@@ -35,10 +35,11 @@ package struct Rounds: Sendable {
             } catch is CancellationError where Task.isCancelled {
                 return
             } catch {
-                // Also where a part of the round was cancelled, since another one had failed.
+                // A `CancellationError` also comes here while this task is not cancelled: a part of the round was
+                // cancelled because another part had failed.
                 outage.note(error)
                 count()
-                // A wait that is cancelled ends it.
+                // A cancelled wait ends the loop.
                 guard (try? await wait(failureWait)) != nil else { return }
             }
         }

@@ -2,10 +2,10 @@
 package protocol Service: Sendable {
     /// The name, short and unique in its group. It appears in logs.
     var name: String { get }
-    /// Whether it is told to stop before those that wait for their turn, together with all others like it. What it
-    /// begins afterwards must not depend on how long they take.
+    /// Whether it is cancelled at once, together with all others like it, before the services that are stopped in turn.
+    /// Its own shutdown must then not depend on how long theirs takes.
     var stopsAtOnce: Bool { get }
-    /// Runs until its task is cancelled, and returns soon afterwards with everything finished that it began.
+    /// Runs until its task is cancelled. Returns soon afterwards, once everything that it began is finished.
     func run() async throws
 }
 
@@ -30,17 +30,17 @@ package enum ServiceGroupError: Error, Equatable, CustomStringConvertible {
     }
 }
 
-/// Runs services together. They are started in order, and one failure ends all. Those that stop at once are told so
-/// together. The others are stopped in reverse order, each when the one before has ended.
+/// Runs services together. It starts them in order, and one failure stops all. Services with `stopsAtOnce` are
+/// cancelled together at once. The others are cancelled in reverse order, each once the one before has ended.
 package struct ServiceGroup: Sendable {
     private let services: [any Service]
     private let log: Log
     private let stopDeadline: Duration
 
-    /// The time that every service has to end, even when the others have used up the time of all.
+    /// The least time that each service has to end, even when the others have used up the common time.
     private static let shortestStop: Duration = .milliseconds(50)
 
-    /// `stopDeadline` is for all services together, from the moment that they are asked to stop.
+    /// `stopDeadline` counts for all services together, from the moment at which the group is asked to stop.
     package init(_ services: [any Service], log: Log, stopDeadline: Duration = .seconds(9)) {
         self.services = services
         self.log = log
@@ -91,7 +91,7 @@ package struct ServiceGroup: Sendable {
             }
         }
         let watcher = Task {
-            // A stream that finishes without an element asks for nothing.
+            // A stream that finishes without an element is no request to stop.
             for await _ in stop { continuation.yield(.stopRequested) }
         }
         defer { watcher.cancel() }

@@ -3,14 +3,14 @@ package struct SettingsError: Error, Equatable, CustomStringConvertible {
     package let file: String
     package let line: Int?
     package let reason: String
-    /// The faults of later lines.
+    /// The further faults, of later lines.
     package var further: [SettingsError] = []
 
     package var description: String {
         ([self] + further).map(\.ownText).joined(separator: "\n")
     }
 
-    /// The text of this fault alone.
+    /// The text of this fault, without the further ones.
     package var ownText: String {
         let place = line.map { "\(file):\($0):" } ?? "\(file):"
         return "\(place) \(reason)"
@@ -32,7 +32,8 @@ package struct Settings: Sendable {
 
     /// Reads `envFile` (systemd's EnvironmentFile syntax). A variable of the process wins over it.
     ///
-    /// - Parameter isSecret: Whether nobody else may read a key's value: then nobody else may read the file either.
+    /// - Parameter isSecret: Whether a key's value is secret. A file that holds one must not be readable by other
+    ///   users.
     package static func load(
         environment: [String: String], envFile: String?,
         isSecret: (_ key: String, _ value: String) -> Bool = { _, _ in false }

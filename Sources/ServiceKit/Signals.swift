@@ -3,17 +3,17 @@ import Glibc
 
 /// Signals that end the process, as a stream instead of a handler.
 package enum Signals {
-    /// SIGTERM and SIGINT as they come; while the stream lives they no longer kill the process.
+    /// SIGTERM and SIGINT as they arrive. While the stream exists they do not kill the process.
     package static func terminations() -> AsyncStream<Int32> {
         stream(of: [SIGTERM, SIGINT])
     }
 
-    /// The named signals as they come; the default action is restored when the stream ends. Before it returns they are
-    /// listened for: until then each acts as it does by default, and none is lost.
+    /// The given signals as they arrive. They are handled from the return of this function on, so that none is lost;
+    /// before that each has its default action, which is restored when the stream ends.
     package static func stream(of signals: [Int32]) -> AsyncStream<Int32> {
         AsyncStream { continuation in
             let queue = DispatchQueue(label: "repricer.signals")
-            // Dispatch sources may be used from any thread; their protocol just does not say so.
+            // Dispatch sources may be used from any thread, but their protocol is not marked Sendable.
             let listening = DispatchGroup()
             nonisolated(unsafe) let sources = signals.map { number in
                 let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
@@ -31,7 +31,7 @@ package enum Signals {
         }
     }
 
-    /// A hang-up that nobody listens for yet is lost, instead of ending the process.
+    /// Ignores a SIGHUP that arrives before anything handles it, instead of letting it end the process.
     package static func ignoreHangUps() {
         signal(SIGHUP, SIG_IGN)
     }

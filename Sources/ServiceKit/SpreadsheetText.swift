@@ -1,7 +1,7 @@
-/// Texts as cells of a CSV file that somebody opens in a spreadsheet. It would run what begins like a formula, and it
-/// takes what begins with `'` for a text.
+/// Texts as cells of a CSV file that somebody may open in a spreadsheet. A spreadsheet runs a cell that begins like a
+/// formula, and takes a cell that begins with `'` as text.
 package enum SpreadsheetText {
-    /// The text, with a `'` before it where it would run.
+    /// The text, with a `'` before it where a spreadsheet would run it.
     package static func cell(_ text: String) -> String {
         wouldRun(text) ? "'" + text : text
     }
@@ -11,8 +11,8 @@ package enum SpreadsheetText {
         cell.hasPrefix("'") && wouldRun(cell) ? String(cell.dropFirst()) : cell
     }
 
-    /// Whether a spreadsheet would run it. It compares bytes, because a line end of two is one Character. A text that
-    /// begins like an escaped one counts too, so that each text is read back as it was.
+    /// Whether a spreadsheet would run it. It compares bytes, because CR LF is a single Character. A text that already
+    /// looks escaped counts too, so that each text is read back unchanged.
     package static func wouldRun(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
         guard let first = text.first(where: { $0 != UInt8(ascii: "'") }) else { return false }
         switch first {

@@ -1,7 +1,7 @@
-/// Runs jobs one after another on a thread of its own.
+/// Runs jobs one after another on its own thread.
 ///
-/// It is for code that blocks (libpq, OpenSSL, sockets): Swift's shared pool has one thread a core, and a blocked one
-/// stalls the whole process. It can be an actor's executor or a task's preference.
+/// It is for code that blocks (libpq, OpenSSL, sockets): Swift's shared pool has one thread per core, and blocked ones
+/// stall the whole process. It can be an actor's executor or a task's preference.
 package final class ThreadExecutor: SerialExecutor, TaskExecutor, JobRunner {
     private let queue: JobQueue
 
@@ -12,8 +12,8 @@ package final class ThreadExecutor: SerialExecutor, TaskExecutor, JobRunner {
 
     /// An executor whose thread already runs; nil when the system refuses another thread.
     ///
-    /// For threads that strangers cause: without one their connection is refused, and nobody else
-    /// suffers. A plain `init` treats that shortage as fatal at the first job.
+    /// Use it for threads that untrusted peers cause: without a thread the server refuses only their connection. An
+    /// executor from plain `init` ends the process at its first job where no thread can be started.
     package static func started(name: String) -> ThreadExecutor? {
         let executor = ThreadExecutor(name: name)
         return executor.queue.start() == 0 ? executor : nil

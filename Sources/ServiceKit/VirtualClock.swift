@@ -11,7 +11,7 @@ package struct ClockFormatError: Error, Equatable, CustomStringConvertible {
 
 /// A clock that runs at another rate: virtual = start + rate * (real - origin).
 ///
-/// Two programs given the same three numbers see the same time, which is how a rehearsal shares one.
+/// Two programs with the same three numbers see the same time, so that a rehearsal can share one clock.
 package struct VirtualClock: WallClock {
     /// The most virtual seconds for one real second: about a year in three seconds.
     package static let rateMax = 10_000_000.0

@@ -97,6 +97,25 @@ struct CalendarTests {
         #expect(renewals == expected.map { "2026-\($0)T08:30:00Z" })
     }
 
+    /// The running period leads to the renewal, and keeps the start day for those of another length after it.
+    @Test(arguments: [
+        ("P1M", "2026-11-30", "P6M", "2027-05-31"), ("P3M", "2027-02-28", "P2M", "2027-04-30"),
+        ("P3M", "2027-02-28", "P3M", "2027-05-31"), ("P6M", "2027-05-31", "P1M", "2027-06-30"),
+        // Stepping by half a year does not lead to it.
+        ("P6M", "2026-11-30", "P1M", "2026-12-30"),
+    ])
+    func renewals_whereThePeriodChanges_keepTheAnchorDay(
+        running: String, known: String, coming: String, expected: String
+    ) {
+        var facts = SubscriptionFacts.make(
+            period: running, renewalAt: known + "T08:30:00Z", startedAt: "2026-08-31T08:29:59Z")
+        facts.renewalPeriod = coming == running ? nil : coming
+
+        let plan = Judge.make(now: known + "T00:00:00Z").one(.make(), facts)
+
+        #expect(plan.effectiveAt?.text == expected + "T08:30:00Z")
+    }
+
     @Test func renewals_whenYearly_meetTheLeapDayAgain() throws {
         let calendar = try #require(
             RenewalCalendar(

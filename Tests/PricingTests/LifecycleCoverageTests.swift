@@ -172,6 +172,23 @@ private typealias Story = LifecycleStory
         #expect(facts.isKnownFromStart)
     }
 
+    /// Whether the item whose price was left out rose to the next period is not known.
+    @Test(arguments: [[0, 1], [1, 0]])
+    func coverage_ofAPeriodWithAnItemWithoutAPrice_beginsAfterIt(order: [Int]) {
+        var first = Self.event(signed: 0, purchased: 0, started: 0)
+        var second = Self.event(signed: 31, purchased: 31, started: 0)
+        var other = Story.charged("B", price: 12_990)
+        second.transaction?.items.append(other)
+        other.price = nil
+        first.transaction?.items.append(other)
+        let events = [first, second]
+
+        let facts = fold(order.map { events[$0] }).facts
+
+        #expect(facts.knownSince == Story.at(31))
+        #expect(!facts.isKnownFromStart)
+    }
+
     @Test func coverage_ofAStatementWithoutACharge_isNone() {
         var told = Self.event(signed: 0, purchased: 0, started: 0)
         told.transaction = nil

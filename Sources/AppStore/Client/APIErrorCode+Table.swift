@@ -1,5 +1,5 @@
 extension APIErrorCode {
-    /// The documented codes of the Advanced Commerce API, and what to do about each on a first try.
+    /// The documented codes of the Advanced Commerce API, and how to handle each after a first attempt.
     ///
     /// `reject` is for codes about this subscription, item or price. `haltBatch` is for codes about the form of the
     /// call or the setup of the product, so that the next call would be refused as well. `haltStorefront` is for a
@@ -72,7 +72,7 @@ extension APIErrorCode {
     ]
 
     /// The codes that are documented for requests that we never make (create, modify, migrate, refund). One of them
-    /// would show that the form of our call is wrong, so nobody needs their names.
+    /// would show that the form of our call is wrong, so their names are not needed.
     static let ofOtherRequests: Set<Int> = [
         4_000_063, 4_000_088, 4_000_089, 4_000_091, 4_000_092, 4_000_093, 4_000_094, 4_000_095,
         4_000_096, 4_000_099, 4_000_103, 4_000_104, 4_000_106, 4_000_107, 4_000_110, 4_000_111,
@@ -85,7 +85,7 @@ extension APIErrorCode {
         4_000_222, 4_000_223,
     ]
 
-    /// Codes that the App Store Server API adds; a number shared by both has the name above.
+    /// Codes that the App Store Server API adds. A code that both APIs have is in the table above.
     static let serverAPINames: [Int: String] = [
         4_000_000: "GeneralBadRequestError",
         4_000_002: "InvalidAppIdentifierError",
@@ -116,8 +116,8 @@ extension APIErrorCode {
         4_040_009: "StatusRequestNotFoundError",
     ]
 
-    /// The codes of the App Store Server API that say nothing of the subscription or product: the app that our key names, or
-    /// the form of the call. All others with a name are about what was asked for.
+    /// The codes of the App Store Server API that are not about the subscription or product, but about the app of our
+    /// key or the form of the call. All other named codes are about what was requested.
     static let serverAPIDispositions: [Int: Disposition] = [
         4_000_000: .haltBatch,
         4_000_002: .haltService,

@@ -21,10 +21,10 @@ package struct APIErrorCode: RawRepresentable, Hashable, Sendable, CustomStringC
             ? "invalid_request" : Self.documented[rawValue]?.name ?? Self.serverAPINames[rawValue]
     }
 
-    /// What stands beside the number where people read it.
+    /// The name shown beside the number.
     package var label: String { name ?? (isBareStatus ? "without_code" : "code_\(rawValue)") }
 
-    /// What the code means to a person, and what to do; nil where only the App Store's own message tells.
+    /// What the code means to a person, and what to do; nil where there is only the App Store's own message.
     package var meaning: String? { Self.meanings[rawValue] }
 
     package var description: String {
@@ -44,27 +44,27 @@ extension APIErrorCode {
 
     /// What to do next about a refused price change.
     package enum Disposition: String, Hashable, Sendable, CaseIterable {
-        /// The same request goes again with the same reference id.
+        /// The same request is sent again with the same reference id.
         case retrySame
-        /// The status is read, and the change is asked again with the new consistency token under a new reference id.
+        /// The status is read, and the change is requested again with the new consistency token and a new reference id.
         case refresh
-        /// An earlier try may have done it, so the status is read before anything else.
+        /// An earlier attempt may have been applied, so the status is read before anything else.
         case checkStatus
-        /// It is the App Store's last word on this change.
+        /// The refusal is final for this change.
         case reject
         /// It is about the form of the call. The change is parked where others succeed, and its batch halts where
         /// they are refused alike.
         case haltBatch
         /// The product is not set up for the storefront. It is handled like `haltBatch`, and counted by storefronts.
         case haltStorefront
-        /// It is about our key or our way to the App Store. It is handled like `haltBatch`, and the service halts
-        /// where all batches fare so.
+        /// It is about our key or our route to the App Store. It is handled like `haltBatch`, and the service halts
+        /// where all batches are refused alike.
         case haltService
-        /// There were too many calls. The same request goes again at the instant that the answer named.
+        /// There were too many calls. The same request is sent again at the instant in the answer.
         case waitUntil
     }
 
-    /// - Parameter onRetry: Whether an earlier try of the same intent may have arrived.
+    /// - Parameter onRetry: Whether an earlier attempt of the same intent may have arrived.
     package func disposition(onRetry: Bool) -> Disposition {
         if self == .alreadyCommunicated || self == .invalidRequest {
             return onRetry ? .checkStatus : .reject
@@ -72,14 +72,14 @@ extension APIErrorCode {
         if let documented = Self.documented[rawValue] { return documented.disposition }
         if Self.ofOtherRequests.contains(rawValue) { return .haltBatch }
         if let ofServerAPI = Self.serverAPIDispositions[rawValue] { return ofServerAPI }
-        // The App Store Server API calls these codes of "not found" retryable.
+        // The App Store Server API documents these "not found" codes as retryable.
         if [4_040_002, 4_040_004, 4_040_006].contains(rawValue) { return .retrySame }
         switch httpStatus {
         case 401: return .haltService
         case 408, 500...599: return .retrySame
         case 429: return .waitUntil
-        // A refusal without a code comes from something between us and the App Store: rejecting the
-        // rows of a batch one by one for a wrong address or a proxy would lose them all.
+        // A refusal without a code comes from something between us and the App Store, such as a proxy. If it ended
+        // rows, a wrong address would end all rows of a batch one by one.
         default: return isBareStatus ? .haltService : .reject
         }
     }

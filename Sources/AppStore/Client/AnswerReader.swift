@@ -32,13 +32,14 @@ struct AnswerReader: Sendable {
         return event
     }
 
-    /// Reads the answer to Get All Subscription Statuses. It throws unless all of it has the documented form, because
-    /// a subscription that is left out would seem not to be the customer's.
+    /// Reads the answer to Get All Subscription Statuses. It throws unless all of it has the documented form, because a
+    /// skipped subscription would seem not to be the customer's.
     func statuses(_ body: [UInt8], now: Int64) throws(Failure) -> [SubscriptionEvent] {
         guard let json = JSONDocument.read(body), let groups = json["data"]?.elements else {
             throw .undocumented
         }
-        // The field is unsigned, so it proves nothing; but an answer that names another app itself is not about ours.
+        // The field is unsigned, so it proves nothing. But an answer that names another app is certainly not about
+        // ours.
         guard json["bundleId"]?.text.map({ $0 == bundleID }) ?? true else {
             throw Failure(reason: "the answer is about another app")
         }

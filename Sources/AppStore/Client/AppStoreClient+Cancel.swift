@@ -27,12 +27,12 @@ package struct CancelCall: Hashable, Sendable {
 }
 
 extension AppStoreClient {
-    /// Calls Cancel a Subscription, which turns the renewal off. Service goes on to the end of the period.
+    /// Calls Cancel a Subscription, which turns the renewal off. The subscription runs to the end of its period.
     ///
     /// - Parameters:
     ///   - transactionID: The subscription's original transaction id, or any later one.
     ///   - request: The id under which it is asked, and what was known then.
-    ///   - leavingBefore: No byte leaves after this instant.
+    ///   - leavingBefore: No byte is sent after this instant.
     package func cancel(
         transactionID: String, request: CancelCall,
         leavingBefore: ContinuousClock.Instant? = nil

@@ -30,7 +30,7 @@ extension AppStoreClient {
         }
     }
 
-    /// Calls Extend Subscription Renewal Dates for All Active Subscribers, which begins the work; it goes on for
+    /// Calls Extend Subscription Renewal Dates for All Active Subscribers. The call only starts the work, which takes
     /// hours or days.
     package func extendAll(
         _ request: MassExtensionRequest, leavingBefore: ContinuousClock.Instant? = nil

@@ -17,7 +17,7 @@ package struct AppStoreClient: Sendable {
     /// - Parameters:
     ///   - http: A client of the App Store's host.
     ///   - token: Makes tokens for our key and bundle id.
-    ///   - clock: Gives the time for answers without a date, and for the start of waits.
+    ///   - clock: Gives the time for answers without a date, and for the start of silences.
     ///   - verifier: Proves the signed parts of answers.
     ///   - bundleID: Our bundle id.
     ///   - environment: The environment that this instance serves.
@@ -38,7 +38,7 @@ package struct AppStoreClient: Sendable {
     /// - Parameters:
     ///   - transactionID: The subscription's original transaction id, or its latest one.
     ///   - request: What to change.
-    ///   - leavingBefore: No byte leaves after this instant; the outcome is then `notSent`.
+    ///   - leavingBefore: No byte is sent after this instant; the outcome is then `notSent`.
     package func changePrice(
         transactionID: String, request: PriceChangeCall,
         leavingBefore: ContinuousClock.Instant? = nil
@@ -65,12 +65,12 @@ package struct AppStoreClient: Sendable {
         }
     }
 
-    /// Opens connections for so many calls that must leave at their instants.
+    /// Opens connections for this many calls that must be sent at exact instants.
     package func prepare(_ calls: Int) async {
         await http.prepare(calls)
     }
 
-    /// Does work while an open connection is held for the first call that it makes.
+    /// Runs `work` while an open connection is held for the first call that it makes.
     package func whileReady<T: Sendable>(_ work: @Sendable () async -> T) async -> T {
         await http.whileReady(work)
     }
@@ -134,7 +134,7 @@ package struct AppStoreClient: Sendable {
         request.headers["Authorization"] = "Bearer \(bearer)"
         request.headers["Accept"] = "application/json"
         request.headers["User-Agent"] = "repricer"
-        // What was kept somewhere may not know of the latest call.
+        // A cached answer may be older than our latest call.
         request.headers["Cache-Control"] = "no-cache"
         let response: HTTPResponse
         do {
@@ -143,9 +143,8 @@ package struct AppStoreClient: Sendable {
             return error.requestMayHaveArrived
                 ? .unknown(reason: "\(error)", StoreReply()) : .notSent(reason: "\(error)")
         }
-        // A 401 is a definite refusal, so nothing was done. Where the token may be the reason, the call counts as not
-        // sent, and goes again with a fresh token when its turn comes. A second call here would have no permit of the
-        // rate.
+        // A 401 is a definite refusal, so nothing was done. Where the token may be the cause, the call counts as not
+        // sent, and is sent again with a fresh token when its turn comes. A second call here would have no permit.
         if !(200...299).contains(response.status) {
             let told = JSONDocument.read(response.body)?["errorCode"]?.int
             code = APIErrorCode(status: response.status, code: told)
@@ -205,7 +204,7 @@ extension HTTPRequest {
 }
 
 extension HTTPResponse {
-    /// `Date` is when the answer was made, and `Age` for how many seconds a cache has kept it since.
+    /// `Date` is when the answer was made, and `Age` is how many seconds a cache has kept it since.
     fileprivate var leftAt: Instant? {
         guard let date = headers["Date"].flatMap(HTTPDate.parse) else { return nil }
         // No honest cache keeps an answer for a hundred years.

@@ -19,7 +19,7 @@ package final class BearerToken: Sendable {
         var issuedAt: Int64
     }
 
-    /// A token that is refused so soon after it was signed shows that the key is refused, and not the age of the
+    /// A token that is refused within this time after it was signed shows that the key is refused, not the age of the
     /// token.
     private static let freshSeconds: Int64 = 60
 
@@ -45,18 +45,18 @@ package final class BearerToken: Sendable {
     package func current() throws(JOSEError) -> String {
         let now = clock.nowMilliseconds() / 1000
         let reusable = held.withLock { held in
-            // A clock that was set back makes the token one from the future, which is refused.
+            // After the clock was set back, the token is from the future and would be refused.
             held.flatMap { (0..<Self.reuseSeconds).contains(now - $0.issuedAt) ? $0.token : nil }
         }
         if let reusable { return reusable }
-        // Two callers may sign at once. Both tokens are good, and the later one stays.
+        // Two callers may sign at the same time. Both tokens are valid, and the later one is kept.
         let token = try make(issuedAt: now)
         held.withLock { $0 = Signed(token: token, issuedAt: now) }
         return token
     }
 
-    /// Forgets `token` after a 401, unless another has replaced it already. Returns whether a fresh token may fare
-    /// better: this one was not signed just now, or another has replaced it.
+    /// Forgets `token` after a 401, unless another has replaced it already. Returns whether a fresh token may succeed:
+    /// this one was not signed just now, or another has replaced it.
     package func invalidate(_ token: String) -> Bool {
         let now = clock.nowMilliseconds() / 1000
         return held.withLock { held in

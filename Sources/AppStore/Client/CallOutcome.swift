@@ -1,7 +1,7 @@
 package import HTTP
 package import Pricing
 
-/// What became of one call to the App Store. Nothing is thrown: each outcome has its own next step.
+/// The outcome of one call to the App Store. Nothing is thrown, because each outcome has its own next step.
 package enum CallOutcome<Value: Sendable>: Sendable {
     /// It was done, and the answer is verified and decoded.
     case answered(Value, StoreReply)
@@ -24,19 +24,19 @@ extension CallOutcome {
 
 extension CallOutcome: Equatable where Value: Equatable {}
 
-/// An answer as it came, bounded, fit for a `text` column.
+/// The answer as received, cut to a limit and made storable in a `text` column.
 package struct StoreReply: Hashable, Sendable {
     /// Longer bodies are cut here.
     package static let bodyBytesMax = 64 << 10
 
-    /// Nil where there was no answer, or nobody was asked; so is the body.
+    /// nil where there was no answer or nothing was sent; then `body` is nil too.
     package var httpStatus: Int?
     /// Invalid UTF-8 and U+0000 are replaced by U+FFFD.
     package var body: String?
     /// How long the `Retry-After` of an error asks to wait, in real time.
     package var retryAfter: Duration?
-    /// When it left, by the clock of whoever sent it: RFC 9110, `Date`, and RFC 9111, `Age`. Nil where that is not told, or
-    /// where the clock of a rehearsal counts, which is not that of the answer.
+    /// When the answer was made, by its sender's clock: `Date` (RFC 9110) plus `Age` (RFC 9111). Nil where the answer
+    /// does not say, and in a rehearsal, whose clock is not that of the answer.
     package var leftAt: Instant?
     /// Whether the App Store's signatures in it were verified.
     package var isVerified = false

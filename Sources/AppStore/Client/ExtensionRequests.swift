@@ -5,7 +5,7 @@ package import Pricing
 package struct ExtensionRequest: Hashable, Sendable {
     package let extendByDays: Int
     package let extendReasonCode: Int
-    /// The identifier of one request, the same for each repetition, so that a repetition extends nothing twice.
+    /// The identifier of one request. A repetition uses the same one, so that nothing is extended twice.
     package let requestIdentifier: String
 
     package init(
@@ -74,7 +74,7 @@ package struct ExtensionAnswer: Hashable, Sendable {
 package struct MassExtensionStatus: Hashable, Sendable {
     package var isComplete: Bool
     package var completedAt: Instant?
-    /// The counts; nil before the end, as far as Apple leaves them out.
+    /// The counts; nil before the end, and where Apple leaves them out.
     package var succeeded: Int64?
     package var failed: Int64?
 }

@@ -1,16 +1,15 @@
 package import HTTP
 
-/// What the App Store client needs of HTTP: one request, one answer. Tests put a recorder in its
-/// place.
+/// The HTTP that the App Store client needs: one request, one answer. Tests use a recorder instead.
 package protocol HTTPSending: Sendable {
     /// Sends one request. Throws where no usable answer came; the error says whether the request may have arrived. No
-    /// byte leaves after `leavingBefore`.
+    /// byte is sent after `leavingBefore`.
     func send(
         _ request: HTTPRequest, leavingBefore: ContinuousClock.Instant?
     ) async throws(HTTPClientError) -> HTTPResponse
-    /// Prepares for so many requests that must leave at their instants.
+    /// Opens connections for this many requests that must be sent at exact instants.
     func prepare(_ count: Int) async
-    /// Does work while an open connection is held for the first request that it sends.
+    /// Runs `work` while an open connection is held for the first request that it sends.
     func whileReady<T: Sendable>(_ work: @Sendable () async -> T) async -> T
 }
 

@@ -1,15 +1,15 @@
 internal import JSON
 package import Pricing
 
-/// One question to Get Notification History, checked before it is sent.
+/// One request to Get Notification History, checked before it is sent.
 ///
-/// `startDate` and `endDate` are the span of time; whether the App Store counts its edges in is not
-/// documented, so callers let their spans overlap by a millisecond. The page token belongs to the
-/// question that it was given for: it is passed beside it, never changed.
+/// `startDate` and `endDate` are the span of time. Whether it includes both ends is not documented, so callers let
+/// their spans overlap by a millisecond. A page token is valid only for the request that it was given for, and is
+/// passed separately and unchanged.
 package struct NotificationHistoryRequest: Hashable, Sendable {
     package let startAt: Instant
     package let endAt: Instant
-    /// Whether it asks only for what has not reached our server, including what is still being retried.
+    /// Whether it requests only notifications that have not reached our server, including those still being retried.
     package let onlyFailures: Bool
 
     /// - Parameter now: The instant that decides how far back the history reaches.
@@ -40,7 +40,7 @@ package struct NotificationHistoryRequest: Hashable, Sendable {
         Instant(milliseconds: max(0, now.milliseconds - days(environment) * 86_400_000))
     }
 
-    /// The body of the question, the same text whenever it is asked.
+    /// The body of the request, the same text each time.
     var body: String {
         JSONWriter.object { json in
             json.number("endDate", endAt.milliseconds)
@@ -50,7 +50,7 @@ package struct NotificationHistoryRequest: Hashable, Sendable {
     }
 }
 
-/// Why a question to the notification history would be refused. It is found before it is sent.
+/// Why a request to the notification history would be refused. It is found before the request is sent.
 package enum HistoryRequestFault: Error, Hashable, Sendable, CustomStringConvertible {
     case startIsNoDate
     case startNotBeforeEnd
@@ -83,6 +83,6 @@ package struct NotificationHistoryPage: Hashable, Sendable {
     /// Entries without a readable `signedPayload`.
     package var unreadable = 0
     package var hasMore: Bool
-    /// The token for the next page of the same question.
+    /// The token for the next page of the same request.
     package var paginationToken: String?
 }

@@ -39,7 +39,7 @@ package struct PriceChangeCall: Hashable, Sendable {
         self.items = items
     }
 
-    /// `SubscriptionPriceChangeRequest`, the same text for one request whenever it is made.
+    /// `SubscriptionPriceChangeRequest`, the same text each time for one request.
     var body: String {
         JSONWriter.object {
             $0.text("currency", currency)

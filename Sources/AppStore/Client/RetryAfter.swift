@@ -3,19 +3,19 @@ internal import ServiceKit
 
 /// Reads `Retry-After`: the App Store sends UNIX milliseconds; proxies send seconds or a date.
 enum RetryAfter {
-    /// The longest wait. Apple counts its limits by the hour, so no honest wait is longer.
+    /// The longest wait. Apple counts its limits by the hour, so a longer wait cannot be meant.
     static let waitMax: Int64 = 2 * 60 * 60 * 1000
-    /// The wait where nothing usable was said.
+    /// The wait where the header has no usable value.
     static let waitDefault: Int64 = 60 * 1000
 
     /// How far our clock may be from the App Store's, in milliseconds. One that is further off has its tokens refused;
     /// a rehearsal's clock is not that of the answer at all.
     private static let skewMax: Int64 = 10 * 60 * 1000
 
-    /// The instant by our clock, after `now` and never later than `waitMax` after it. An instant that has passed says
-    /// nothing usable: our clock, or the other one, is off.
+    /// The instant by our clock, after `now` and never later than `waitMax` after it. An instant that has passed is not
+    /// usable, because one of the clocks is wrong.
     ///
-    /// What is named as an instant is one of the answer's clock. Its header `date` tells how far ours is from that.
+    /// An instant in the header is by the clock of the answer. Its header `date` shows how far our clock is from that.
     static func instant(_ value: String?, now: Int64, date: String? = nil) -> Instant {
         let start = Instant(milliseconds: now)
         let skew = date.flatMap(HTTPDate.parse).map { now &- $0 }
@@ -36,9 +36,9 @@ enum RetryAfter {
             let (ours, isTooMuch) = number.addingReportingOverflow(skew)
             return isTooMuch ? .max : ours
         }
-        // Thirty years of waiting must mean a point in time.
+        // A number of seconds above thirty years must be a point in time.
         if number >= 1_000_000_000 { return number * 1000 + skew }
-        // Who asks for no wait at all, and refuses, would be asked without end.
+        // A refusal with a wait of 0 would otherwise be repeated without a pause.
         return Instant(milliseconds: now).advanced(by: max(1, number) * 1000).milliseconds
     }
 }

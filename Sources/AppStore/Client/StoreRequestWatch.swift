@@ -1,6 +1,6 @@
 package import ServiceKit
 
-/// The endpoints of the App Store that are called. They are few, and so fit for a label.
+/// The endpoints of the App Store that we call. They are few enough to be a metric label.
 package enum StoreEndpoint: String, CaseIterable, Sendable {
     case changePrice = "change_price"
     case cancel, extend
@@ -28,7 +28,7 @@ package enum StoreEndpoint: String, CaseIterable, Sendable {
     ]
 }
 
-/// Counts the requests to the App Store: how long each took, what became of it, and with which code it was refused.
+/// Counts the requests to the App Store, with their duration, outcome and error code.
 package struct StoreRequestWatch: Sendable {
     private static let results = ["answered", "refused", "throttled", "unknown", "not_sent"]
     private static let bareStatuses = [400, 401, 403, 404, 408, 429, 500, 502, 503, 504]

@@ -1,8 +1,8 @@
 internal import JSON
 
 extension NotificationHistoryPage {
-    /// Reads `NotificationHistoryResponse`; nil where it has none of the documented fields, because it is then
-    /// something else.
+    /// Reads `NotificationHistoryResponse`; nil where it has none of the documented fields, because then it is not that
+    /// response.
     init?(_ json: JSONNode) {
         guard json.kind == .object else { return nil }
         let listed = json["notificationHistory"]?.elements

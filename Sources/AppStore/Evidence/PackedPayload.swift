@@ -1,10 +1,10 @@
 internal import JOSE
 
-/// A `signedPayload` as it is kept: a seventh of its size, and the same text to the byte.
+/// A stored `signedPayload`. It takes about a seventh of the size, and gives the same text back to the byte.
 ///
-/// A compact JWS repeats its certificate chain in every header and wraps the nested ones in base64
-/// twice. Here each header stands once beside the bytes (and once in the database), payload and
-/// signatures are decoded, and so are the nested JWS.
+/// A compact JWS repeats its certificate chain in every header and wraps the nested ones in base64 twice. Here each
+/// header is stored once beside the bytes (and once in the database), and payload, signatures and nested JWS are
+/// decoded.
 ///
 /// The bytes, version 1, where a number is a LEB128 and a text its length and its bytes:
 /// ```
@@ -13,8 +13,8 @@ internal import JOSE
 /// header  = number: which of `headers`
 /// signature = text
 /// ```
-/// The outer payload is "text before, nested JWS" repeated, then "text after". An answer of the App Store's is no JWS and
-/// holds some; version 2:
+/// The outer payload is "text before, nested JWS" repeated, then "text after". An answer of the App Store is not a JWS
+/// itself but contains some; version 2:
 /// ```
 /// stored  = 2, count, count × (text before, nested), text after
 /// ```

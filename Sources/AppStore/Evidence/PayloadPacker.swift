@@ -19,16 +19,15 @@ package final class PayloadPacker: Sendable {
     }
 
     private let recent = Mutex<[PackedPayload.Header]>([])
-    /// What tests spoil, to see that the comparison with the payload finds it.
+    /// A fault that tests inject, to prove that the comparison with the payload finds it.
     private let fault: (@Sendable (inout Packed) -> Void)?
 
     package init() { fault = nil }
 
-    /// As it would be with a fault. For tests of the proof.
+    /// A packer with an injected fault, for tests of the comparison.
     init(fault: @escaping @Sendable (inout Packed) -> Void) { self.fault = fault }
 
-    /// Packs a payload. Returns nil for one that packing would not give back to the byte; its whole text is then
-    /// kept.
+    /// Packs a payload. Returns nil where unpacking would not give the same bytes back; then the whole text is stored.
     ///
     /// It takes only verified payloads, because their headers are kept for ever.
     package func pack(_ signedPayload: String) -> Packed? {
@@ -44,7 +43,7 @@ package final class PayloadPacker: Sendable {
         return proved(Packed(bytes: writer.bytes, headers: headers), text)
     }
 
-    /// Packs an answer, which is no JWS and holds some; nil also where it holds none.
+    /// Packs an answer, which is not a JWS itself but contains some; nil also where it contains none.
     package func pack(answer: String) -> Packed? {
         let text = Array(answer.utf8)
         let nested = NestedJWS.find(in: text, max: PackedPayload.nestedMax)
@@ -72,7 +71,7 @@ package final class PayloadPacker: Sendable {
         writer.append(text: payload[position...])
     }
 
-    /// Proves each time that the text comes back: evidence that cannot be given back is none.
+    /// Unpacks each result and compares it with the text, because evidence that cannot be given back is worthless.
     private func proved(_ packed: Packed, _ text: [UInt8]) -> Packed? {
         var packed = packed
         fault?(&packed)
@@ -106,7 +105,7 @@ extension PackedPayload {
     }
 
     fileprivate func isText(_ original: [UInt8]) -> Bool {
-        // Damage would be a fault of the packer, and the whole text is kept then.
+        // Damage here is a fault of the packer, and then the whole text is stored.
         guard let text = try? textBytes() else { return false }
         return isEqual(text, original[...])
     }
@@ -153,7 +152,7 @@ private struct SplitJWS {
 
 /// Finds nested JWS: texts of members whose name begins with `signed`.
 ///
-/// No other text counts: what a customer may choose must not fill the table of headers.
+/// No other text counts, because text that a customer can choose must not fill the table of headers.
 private struct NestedJWS {
     /// The text between its quotes, in the payload.
     let range: Range<Int>

@@ -13,13 +13,13 @@ package struct LegacyFault: Error, Hashable, Sendable, CustomStringConvertible {
 /// A V1 server-to-server notification (`responseBodyV1`): plain JSON with the app's shared secret in it, unsigned.
 /// Apple replaced it by V2 in 2023 and still sends it.
 ///
-/// Whoever knows the secret can write one, and it tells less than V2: no items, no `advancedCommerceInfo`, nobody's
-/// consent. So it is evidence, a reason to read the subscription's status, and a hint about renewal and billing retry
-/// until that status is known.
+/// Anyone who knows the secret can forge one, and it has less than V2: no items, no `advancedCommerceInfo`, no consent.
+/// So it is evidence, a reason to read the subscription's status, and a hint about renewal and billing retry until that
+/// status is known.
 package struct LegacyNotification: Sendable {
-    /// The beginning of its ids. No id that Apple signs begins so.
+    /// The prefix of its ids. No id that Apple signs has it.
     package static let idPrefix = WireNotification.legacyPrefix
-    /// What stands in the evidence for the secret.
+    /// The text that replaces the secret in the evidence.
     package static let redaction = "[shared secret]"
     private static let limits = JSONDocument.Limits(bytesMax: 1 << 20, depthMax: 32)
 
@@ -66,14 +66,14 @@ package struct LegacyNotification: Sendable {
         }
     }
 
-    /// The body without the secret, otherwise to the byte: what may be kept.
+    /// The body that may be stored: without the secret, otherwise the same to the byte.
     ///
-    /// The secret is cut out wherever it stands, not only where Apple puts it.
+    /// The secret is replaced wherever it occurs, not only where Apple puts it.
     package func redacted() -> String {
         guard let secret = json["password"]?.raw else {
             return String(decoding: body, as: UTF8.self)
         }
-        // In its quotes first, so that one that is empty or short cuts nothing else.
+        // First it is replaced with its quotes, so that an empty or short secret removes nothing else.
         let content = Array(secret.utf8.dropFirst().dropLast())
         let mark = Array(Self.redaction.utf8)
         let text = body.replacing([0x22] + content + [0x22], with: [0x22] + mark + [0x22])
@@ -81,7 +81,7 @@ package struct LegacyNotification: Sendable {
         return String(decoding: kept, as: UTF8.self)
     }
 
-    /// The id: `v1:` and the digest of what is kept, so that a repeated notification has the same.
+    /// The id: `v1:` and the digest of the stored body, so that a repeated notification has the same id.
     package static func id(ofRedacted text: String) -> String {
         idPrefix + SHA256.hexadecimalDigest(of: Array(text.utf8))
     }
@@ -104,12 +104,12 @@ package struct LegacyNotification: Sendable {
         return newest?.elements ?? [newest, json["latest_expired_receipt_info"]].compactMap { $0 }
     }
 
-    /// What it says about its subscription; nil where nothing of it may be believed.
+    /// Its statement about the subscription; nil where none of it can be trusted.
     ///
     /// - Parameters:
     ///   - id: Its id as evidence.
-    ///   - receivedAt: When it arrived, because it has no date of its own. It counts as said at the newest event of
-    ///     which it tells, but never after it arrived. A signed statement of that time outranks it.
+    ///   - receivedAt: When it arrived, because it has no date of its own. It is dated by the newest event that it
+    ///     mentions, but never after its arrival. A signed statement of the same time overrides it.
     package func event(id: String, receivedAt: Instant) -> SubscriptionEvent? {
         guard let subscription = originalTransactionID, let kind else { return nil }
         let receipt =
@@ -154,7 +154,7 @@ package struct LegacyNotification: Sendable {
         return told
     }
 
-    /// Reads what was kept, which was authenticated when it arrived; nil where it is no V1 notification.
+    /// Reads a stored body, which was authenticated when it arrived; nil where it is no V1 notification.
     package static func storedEvent(
         _ redacted: String, id: String, receivedAt: Instant
     ) -> SubscriptionEvent? {

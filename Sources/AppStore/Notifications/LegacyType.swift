@@ -1,4 +1,4 @@
-/// Every `notification_type` of V1, and what of it may become a fact.
+/// Every `notification_type` of V1, and what we take from it into the facts.
 ///
 /// | type | tells |
 /// | --- | --- |

@@ -4,8 +4,8 @@ internal import Pricing
 extension NotificationParts {
     /// Whether we know what a notification means, and which parts of it we do not know.
     struct Understanding {
-        /// Whether type, subtype and body are as the table has them. An unknown field or value beside them does not
-        /// change that, and is only reported.
+        /// Whether type, subtype and body match the table. Unknown fields or values do not change that, and are only
+        /// reported.
         var isComplete: Bool
         var unknown: [UnknownPart]
     }

@@ -5,10 +5,10 @@ internal import Pricing
 
 /// A notification taken apart, with its nested payloads. Whoever makes it decides what of it is proved.
 struct NotificationParts {
-    /// What became of a nested JWS.
+    /// The result of reading a nested JWS.
     enum Nested {
         case absent
-        /// There is something, but it says nothing: it is no JWS, or holds no JSON object.
+        /// There is a value, but it cannot be read: it is no JWS, or contains no JSON object.
         case unreadable
         case read(JSONNode)
 
@@ -16,14 +16,14 @@ struct NotificationParts {
             self = json.map(Nested.read) ?? .unreadable
         }
 
-        /// Reads a JWS that was verified before, or the mark of one that was taken out of its packed payload.
+        /// Reads a JWS that was verified before, or resolves the mark of one in a packed payload.
         init(_ value: JSONNode?, in packed: PackedPayload.Contents?) {
             guard let value, !value.isNull else {
                 self = .absent
                 return
             }
             let payload = value.text.flatMap { text in
-                // The verifier refuses what is no JWS; here it only says nothing.
+                // The verifier refuses a text that is not a JWS; here such a text only gives no information.
                 packed?.payload(markedBy: text) ?? (try? CompactJWS(parsing: text))?.payload
             }
             self.init(payload.flatMap { JSONDocument.read($0) })
@@ -36,7 +36,8 @@ struct NotificationParts {
     /// nil where there is none, or where a part does not decode, because half a pair must not pass for a whole.
     let pair: SignedPair?
 
-    /// Takes apart a notification that was verified before. `packed` has what was taken out of the payload.
+    /// Parses a notification that was verified before. `packed` has the nested payloads that marks in `payload` stand
+    /// for.
     init(proved payload: [UInt8], packed: PackedPayload.Contents? = nil) {
         let wire = JSONDocument.read(payload).flatMap(WireNotification.init)
         self.init(

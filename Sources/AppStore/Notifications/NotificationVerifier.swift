@@ -4,11 +4,11 @@ package import Pricing
 
 /// Decides whether a notification is the App Store's and about our app, and decodes it.
 ///
-/// The order is: outer signature, content, nested signatures, their content. Nothing is decoded before its signature
-/// is proved. What is genuine but of an unknown shape is no error: it is returned without an event, to be kept raw.
+/// The order is: outer signature, content, nested signatures, their content. Nothing is decoded before its signature is
+/// proved. A genuine payload of an unknown shape is no error: it is returned without an event, to be stored raw.
 ///
-/// Certificates are judged at the `signedDate` of what they signed, otherwise at that of the notification, otherwise
-/// at our time. So history verifies although certificates have expired since.
+/// Certificates are judged at the `signedDate` of the part that they signed; without one, at that of the notification;
+/// without that, at our time. So history still verifies after certificates have expired.
 package struct NotificationVerifier: Sendable {
     private static let signedFields: [StaticString] = [
         "signedTransactionInfo", "signedRenewalInfo", "signedAppTransactionInfo",
@@ -55,7 +55,7 @@ package struct NotificationVerifier: Sendable {
             payload: payload, wire: wire,
             transaction: try nested("signedTransactionInfo", of: wire?.data, now: outerTime),
             renewal: try nested("signedRenewalInfo", of: wire?.data, now: outerTime))
-        // Nothing is read from these, but what claims to be signed must be.
+        // Nothing is read from these, but a field that claims to be signed must have a valid signature.
         for body in [wire?.summary, wire?.appData, wire?.externalPurchaseToken] {
             for name in Self.signedFields { _ = try nested(name, of: body, now: outerTime) }
         }
@@ -88,7 +88,7 @@ package struct NotificationVerifier: Sendable {
         }
     }
 
-    /// Refuses a payload of another app that has none of the known bodies, so that it does not pass as an unknown
+    /// Refuses a payload of another app without any of the known bodies, which would otherwise pass as an unknown
     /// shape.
     private func checkStray(_ wire: WireNotification) throws(NotificationError) {
         for body in [wire.json] + wire.bodiesOfUnknownKind {
@@ -124,7 +124,8 @@ package struct NotificationVerifier: Sendable {
         do {
             return NotificationParts.Nested(try verifier.signedJSON(of: jws.span, now: now).json)
         } catch {
-            // What is no JWS at all claims nothing and yields no event: it is an unknown shape and no forgery.
+            // A text that is no JWS at all does not claim to be signed. It is an unknown shape, not a forgery, and
+            // gives no event.
             if error.code == .malformed { return .unreadable }
             throw .refused(.nestedSignature(error))
         }

@@ -1,6 +1,6 @@
 internal import JSON
 
-/// Compares payloads with the documented shapes, and collects what is beside them.
+/// Compares payloads with the documented shapes, and collects what is not documented.
 struct UnknownScan {
     /// How many parts of one notification are kept: the first ones.
     static let partsMax = 16

@@ -1,6 +1,6 @@
 package import Pricing
 
-/// The counts of a mass extension that is complete (`summary`). A count that it does not give is nil.
+/// The counts of a completed mass extension (`summary`). A missing count is nil.
 package struct ExtensionSummary: Hashable, Sendable {
     package var requestIdentifier: String?
     package var productID: String?
@@ -14,7 +14,7 @@ package struct ExtensionSummary: Hashable, Sendable {
 ///
 /// Every extracted text has U+0000 replaced by U+FFFD, because PostgreSQL cannot store it.
 package struct VerifiedNotification: Hashable, Sendable {
-    /// The App Store's id, or `sha256:` and the payload's digest where it gave none. It deduplicates.
+    /// The App Store's id, or `sha256:` and the payload's digest where there is none. Duplicates are recognised by it.
     package var notificationUUID: String
     /// The type as the App Store wrote it, known or not; nil where it is missing.
     package var type: String?
@@ -31,8 +31,8 @@ package struct VerifiedNotification: Hashable, Sendable {
     /// The parts that today's table and shapes do not know, each once and at most 16.
     package var unknown: [UnknownPart]
 
-    /// Whether it is work for the fold. It is also where the type is unknown: what is signed about a subscription
-    /// holds whatever the occasion was.
+    /// Whether it must be folded. It must even if the type is unknown, because a signed statement about a subscription
+    /// is valid whatever its occasion.
     package var isWork: Bool {
         event != nil && NotificationRule.find(type: type, subtype: subtype)?.effect != .nothing
     }

@@ -1,7 +1,7 @@
 internal import HTTP
 
-/// Posts OCSP requests (RFC 6960 appendix A) over plain HTTP, as responders want it: their answers are
-/// signed. One connection a question; no redirects.
+/// Posts OCSP requests (RFC 6960 appendix A) over plain HTTP, which responders use because their answers are signed. It
+/// opens one connection for each request and follows no redirects.
 package enum ResponderClient {
     private static let answerBytesMax = 64 << 10
 

@@ -17,10 +17,10 @@ package typealias ResponderCall =
 
 /// Asks for each certificate of the chains in use whether it is revoked, apart from the handling of requests.
 ///
-/// It is lenient: a responder that is away, or does not know, changes nothing but a log line and a metric. Only a
-/// proved "revoked" makes the verifier refuse the chain, whatever its payloads' dates. A later proved "good" takes
-/// that back. Answers hold until their nextUpdate. Only certificates that led to a root of ours are asked about, so
-/// nobody else can choose the URL.
+/// It is lenient: if a responder cannot be reached or does not know, only a log line and a metric show it. Only a
+/// signed "revoked" makes the verifier refuse the chain, whatever the dates of its payloads. A later signed "good" ends
+/// that. Answers are valid until their nextUpdate. It asks only about certificates that led to a root of ours, so no
+/// one else can choose the URL.
 package final class RevocationWatch: Service {
     private struct Entry {
         var question: RevocationQuestion
@@ -46,7 +46,7 @@ package final class RevocationWatch: Service {
 
     /// - Parameters:
     ///   - verifier: It refuses what is revoked.
-    ///   - call: Its maker bounds it in time and size.
+    ///   - call: It must limit its own time and the size of the answer.
     ///   - clock: Real time, because responders know no other.
     ///   - interval: The time between two checks of the chains in use.
     package init(

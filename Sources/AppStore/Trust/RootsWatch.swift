@@ -2,16 +2,16 @@ package import JOSE
 package import ServiceKit
 internal import Synchronization
 
-/// Follows the file or folder of the trusted roots, so that a change needs no restart.
+/// Watches the file or folder of the trusted roots, so that a change needs no restart.
 ///
-/// It reads the few files anew each time, because their times can lie and their bytes cannot. What cannot be read or
-/// is no certificate is reported once, and the roots from before stay.
+/// It reads the few files each time, because modification times can be wrong. A file that cannot be read or is no
+/// certificate is reported once, and the former roots stay.
 package final class RootsWatch: Service {
     package enum Outcome: Hashable, Sendable {
         case unchanged
         /// Other roots are trusted from now on; the number says how many.
         case replaced(Int)
-        /// The roots from before stay.
+        /// The former roots stay.
         case refused(JOSEError)
     }
 
@@ -60,7 +60,7 @@ package final class RootsWatch: Service {
     /// Reads the roots once and trusts them if they are others.
     @discardableResult
     package func reload() -> Outcome {
-        // Only one reading is made at a time, because an older one must not replace a newer one.
+        // Only one read runs at a time, because an older one must not replace a newer one.
         reported.withLock { reported in
             do throws(JOSEError) {
                 let roots = try TrustedRoots(certificatesIn: path)

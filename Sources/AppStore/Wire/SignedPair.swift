@@ -12,7 +12,7 @@ struct SignedPair {
         case bundle, environment, subscription
     }
 
-    /// The longest id. Apple's have some 16 digits, and a longer one than this names nothing.
+    /// The longest id. Apple's have some 16 digits, so a longer text is not an id.
     private static let idLengthMax = 64
 
     /// The one subscription that all parts are about; nil where a part does not say.

@@ -13,8 +13,8 @@ struct WireNotification: WireObject {
     var appData: JSONNode? { json.object("appData") }
     var externalPurchaseToken: JSONNode? { json.object("externalPurchaseToken") }
 
-    /// The name by which it is known: the `notificationUUID`. nil where that is missing or cannot serve as a key: it
-    /// is far longer than any of Apple's, or of a form that only we use.
+    /// Its id, the `notificationUUID`; nil where that is missing or cannot be a key, because it is far longer than
+    /// Apple's ids or has a prefix that only we use.
     var name: String? {
         guard let id = json["notificationUUID"]?.storableText, !id.isEmpty,
             id.utf8.count <= Self.nameBytesMax, !Self.ownPrefixes.contains(where: id.hasPrefix)
@@ -29,11 +29,11 @@ struct WireNotification: WireObject {
     static let legacyPrefix = "v1:"
     private static let ownPrefixes = [digestPrefix, legacyPrefix]
 
-    /// What it is, where it is no notification. Every app gets other statements that the same chain has signed, and a
-    /// forwarder may send the wrong one. Every notification of Apple's has `notificationType` and `notificationUUID`.
-    /// One of them, or one of the four bodies, is enough to keep it, whatever else is new. A payload that nobody can
-    /// read as JSON is kept too, because it may be either. What has none of them is recognised by the fields that
-    /// Apple documents for each statement and for no notification.
+    /// What the payload is, if it is no notification; otherwise nil. Apple's chain also signs other statements that
+    /// every app gets, and a forwarder may send the wrong one. Every notification of Apple's has `notificationType` and
+    /// `notificationUUID`. One of them, or one of the four bodies, is enough to store it, whatever else is new. A
+    /// payload that is not JSON is stored too, because it may be either. A payload with none of them is recognised by
+    /// fields that Apple documents for another statement but for no notification.
     var otherStatement: String? {
         guard !isNamed("notificationType"), !isNamed("notificationUUID"), data == nil,
             summary == nil,

@@ -4,8 +4,8 @@ internal import Pricing
 /// An object of Apple's JSON, read field by field under the App Store's names. A field that is absent, null or of an
 /// unexpected type is nil. Codes and enumerations are kept raw.
 ///
-/// The App Store adds and changes fields without notice, and one odd field must not lose a whole event. What was
-/// written stays in `json`.
+/// The App Store adds and changes fields without notice, and one odd field must not lose a whole event. `json` keeps
+/// what was written.
 protocol WireObject: Sendable {
     var json: JSONNode { get }
 
@@ -34,16 +34,17 @@ private let wordLengthMax = 200
 extension JSONNode {
     var storableText: String? { text.map(storable) }
 
-    /// The `appAccountToken` of a customer. What is no UUID, or is all zeros, names none: two subscriptions that bear it
-    /// would otherwise count as one customer's ("appAccountToken" of Create a Subscription may be an empty string).
+    /// The `appAccountToken` of a customer. A text that is no UUID, or is all zeros, is no token: otherwise two
+    /// subscriptions that have it would count as one customer's ("appAccountToken" of Create a Subscription may be an
+    /// empty string).
     var customerToken: String? {
         guard let text = storableText, text.isUUID, text.contains(where: { $0 != "0" && $0 != "-" })
         else { return nil }
         return text
     }
 
-    /// A name that is one word wherever Apple writes it, cut to what an index takes beside another column. The raw
-    /// JWS keeps the rest.
+    /// A name that is a single word in Apple's payloads, cut to a length that fits into an index with another column.
+    /// The raw JWS keeps the rest.
     var word: String? {
         guard let text = storableText, text.utf8.count > wordLengthMax else { return storableText }
         return String(String.UnicodeScalarView(text.unicodeScalars.prefix(wordLengthMax)))

@@ -2,8 +2,8 @@ internal import JSON
 
 /// What an object of the App Store may hold, as far as it is documented. Anything else is unknown and reported.
 ///
-/// It is kept for ever, in lists that count no users, because every thread compares every payload with the same few
-/// shapes.
+/// Shapes are never freed, and use lists without reference counts, because every thread compares every payload with the
+/// same few shapes.
 struct WireShape: Sendable {
     /// Reading never depends on the form: an odd value is read as far as possible, and reported.
     enum Form: Sendable {

@@ -2,14 +2,15 @@ import Facts
 import Postgres
 import Pricing
 
-/// Refusals with one code, where they are nearly all that batches got. A guard of errors that halts for them has met what
-/// everybody meets, so they say nothing of the customers whose changes they ended.
+/// Refusals with one code that make up nearly all answers of batches. A guard of errors that halts for them has met a
+/// common cause, so they say nothing about the customers whose changes they ended.
 enum AlikeRefusalQueries {
-    /// As many as a code about a customer ends in a row before its batch is halted.
+    /// The least number of such refusals: as many as a code about a customer may end in a row before its batch is
+    /// halted.
     private static let refusalsMin: Int64 = 10
 
-    /// Which part of all answers they must be, at least. A list of customers may well be half out of date; that each fourth
-    /// of it alone is right is our mistake, or the App Store's.
+    /// Their least share of all answers: three of four. Half of a list of customers may well be out of date. But if
+    /// three quarters of it are refused, the mistake is ours or the App Store's.
     private static let shareMin = (of: Int64(4), least: Int64(3))
 
     /// A batch that met the code.
@@ -17,13 +18,13 @@ enum AlikeRefusalQueries {
         var batchID: String
         var name: String
         var rail: GuardRail
-        /// When its first change ended by the code, in UTC milliseconds of the business clock.
+        /// When its first change ended with the code, in UTC milliseconds of the business clock.
         var since: Int64
     }
 
     struct Alike: Sendable {
         var code: String
-        /// By id, so that whoever locks them does so in one order.
+        /// In the order of ids, so that all lock them in one order.
         var batches: [Concerned]
     }
 

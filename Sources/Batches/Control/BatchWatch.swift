@@ -2,10 +2,10 @@ package import Facts
 import Pricing
 package import ServiceKit
 
-/// Watches batches under way: it releases the waves whose time has come, pauses a batch that breaks a guard rail, and
-/// says in figures what stands still.
+/// Watches batches in delivery: it releases due waves, halts a batch that breaks a guard rail, and exports what is
+/// paused or halted as metrics.
 ///
-/// Every replica does this. Rows of the database make sure that each thing is done once.
+/// Every replica does this. Rows of the database ensure that each action happens once.
 package struct BatchWatch: Service {
     package let name = "batch watch"
     private let pool: DatabasePool
@@ -29,15 +29,15 @@ package struct BatchWatch: Service {
         /// Judging takes at most one part in this many of the time: a judgement that took a second is followed by a
         /// pause of fifty.
         package var guardsShare = 50
-        /// Real time between two looks at what needs a person's eye, in one process.
+        /// The real time between two searches for troubles that a person should see, in one process.
         package var troublesEvery: Duration = .seconds(60)
-        /// Rows of halted storefronts, in one transaction.
+        /// How many rows of halted storefronts one transaction parks.
         package var parkedAtOnce = 20_000
         /// The real time between two probes of a halted storefront.
         package var probes = ProbePace()
         /// How many rows of one halt a transaction puts back.
         package var putBackAtOnce = 500
-        /// For how long what is put back stands behind what was never called, by the business clock.
+        /// How long rows that were put back wait behind rows that were never called, by the business clock.
         package var putBackWait: Duration = .seconds(120)
 
         package init() {}
@@ -106,7 +106,7 @@ package struct BatchWatch: Service {
     package func round() async throws {
         var failure: (any Error)?
         do { try await act() } catch { failure = error }
-        // What stands still is told also where a guard can't be judged.
+        // The metrics are exported even where a guard could not be judged.
         try await tell()
         try await troubles.round(
             now: clock.nowMilliseconds(), realNow: realClock.nowMilliseconds())
@@ -136,8 +136,8 @@ package struct BatchWatch: Service {
         }
     }
 
-    /// Rows of halted storefronts would stand at the head of the queues, and each claim would pass over them. A round
-    /// parks only so many, because guards are judged in between.
+    /// Parks rows of halted storefronts. At the head of the queues each claim would have to skip them. A round parks a
+    /// limited number, so that guards are judged in between.
     private func parkHalted() async throws {
         let limit = limits.parkedAtOnce
         _ = try await pool.withTransaction { try GuardQueries.parkHalted(limit: limit, on: $0) }
@@ -181,7 +181,7 @@ package struct BatchWatch: Service {
         }
     }
 
-    /// A halt ends with an answered call. Where nothing is left to call it ends here.
+    /// Ends halts for which nothing is left to call. Other halts end with an answered call.
     private func endIdleHalts() async throws {
         let now = clock.nowMilliseconds()
         let ended = try await pool.withTransaction { try HaltQueries.endIdleHalts(at: now, on: $0) }

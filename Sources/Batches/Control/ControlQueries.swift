@@ -3,9 +3,10 @@ import JSON
 package import Postgres
 import Pricing
 
-/// What holds delivery back and lets it go on: pauses, waves, and the switch for everything.
+/// Pauses and resumes batches or all delivery, and releases waves.
 package enum ControlQueries {
-    /// How many approved batches are paused, how many of these no person paused, and how many storefronts are halted.
+    /// How many approved batches are paused, how many of these were halted and not paused by a person, and how many
+    /// storefronts are halted.
     package static func pausedBatches(
         on connection: isolated PostgresConnection
     ) throws -> (paused: Int, halted: Int, storefronts: Int) {
@@ -33,10 +34,10 @@ package enum ControlQueries {
         package var at: Int64
         /// When the next row may probe, in UTC milliseconds of real time.
         package var probeAt: Int64?
-        /// With what the latest probe was refused, and for whom; or that it got no answer.
+        /// The answer with which the latest probe was refused, and its subscription; or that it got no answer.
         package var probeAnswer: String?
 
-        /// What became of the latest probe, for a person.
+        /// The outcome of the latest probe, for a person.
         package var latestProbe: String? {
             probeAnswer.map {
                 "the latest row that asked "
@@ -68,8 +69,8 @@ package enum ControlQueries {
         }
     }
 
-    /// Pauses or resumes a batch, or with nil everything. The audit trail keeps the reason. Returns whether a pause changed
-    /// anything: who paused first, when and why stays, and so does what was halted.
+    /// Pauses or resumes a batch, or with nil everything. The audit trail keeps the reason. Returns whether a pause
+    /// changed anything: a second pause keeps the first person, time and reason, and any halt.
     @discardableResult
     package static func setPause(
         _ batchID: String?, isPaused: Bool, reason: String?, at: Int64,
@@ -83,7 +84,8 @@ package enum ControlQueries {
     }
 
     /// Whether resuming a batch, or everything where nil, would change anything: it is paused, a storefront of it is
-    /// halted, or rows of it wait by themselves. One that takes no calls any more is left to `setPause`, which says so.
+    /// halted, or rows of it are parked. A batch that takes no calls any more is left to `setPause`, which reports
+    /// that.
     package static func isHeldBack(
         _ batchID: String?, on connection: isolated PostgresConnection
     ) throws -> Bool {

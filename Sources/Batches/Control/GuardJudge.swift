@@ -3,12 +3,14 @@ import Postgres
 import Pricing
 package import ServiceKit
 
-/// Counts what the guard rails of a batch ask for, and halts one that breaks them: written down, and told at error level.
+/// Counts the figures of a batch's guard rails, and halts a batch that breaks one. It stores the halt and logs it at
+/// error level.
 package struct GuardJudge: Sendable {
-    /// Answers that are counted after each refusal. Of a batch with more, the batch watch counts them a few seconds later:
-    /// at Apple's rate these are a twentieth at most.
+    /// The most answers of a batch that are counted after each refusal. If a batch has more, only the batch watch
+    /// counts them, a few seconds later. At Apple's rate the answers of that time are a twentieth at most.
     private static let answersMax = 2000
-    /// How long a halt waits for a person who decides on the batch. The next judgement tries it again.
+    /// How long a halt waits for a lock that a person's open decision on the batch holds. The next judgement tries
+    /// again.
     private static let lockWait: Duration = .milliseconds(500)
 
     private let pool: DatabasePool
@@ -28,7 +30,7 @@ package struct GuardJudge: Sendable {
         self.metrics = metrics
     }
 
-    /// Judges all guard rails of a batch, and keeps what was counted.
+    /// Judges all guard rails of a batch, and stores the counted figures.
     func judge(_ batch: GuardQueries.Guarded) async throws {
         let (now, realNow) = (clock.nowMilliseconds(), realClock.nowMilliseconds())
         let counts = try await pool.withTransaction { connection in
@@ -71,7 +73,7 @@ package struct GuardJudge: Sendable {
         try await judgeWithSmallBatches(batch, rail)
     }
 
-    /// A batch with fewer rows than its guard waits for is judged by what others of that size got as well.
+    /// Judges a batch with fewer rows than its guard waits for together with the answers of other small batches.
     private func judgeWithSmallBatches(
         _ batch: GuardQueries.Guarded, _ rail: GuardRail
     ) async throws {
@@ -89,8 +91,8 @@ package struct GuardJudge: Sendable {
             in: SmallBatchQueries.small(least: rail.least, since: batch.countFrom, at: now))
     }
 
-    /// Halts the batch. Where nearly all that was counted are refusals with one code, every batch halts that met it, at
-    /// once, and what the code ended goes back.
+    /// Halts the batch. If nearly all counted answers are refusals with one code, it halts every batch that met the
+    /// code, and the rows that the code ended are put back.
     ///
     /// - Parameter counted: A query of the batches whose answers were counted.
     private func haltForErrors(
@@ -123,7 +125,7 @@ package struct GuardJudge: Sendable {
         let reason = "\(rail.text): \(counted)"
         let details = "{\"count\":\(found.count),\"of\":\(found.all),\"over\":\(rail.over)}"
         let isNew = try await pool.withTransaction { connection in
-            // Who decides on this batch, and does not commit, is not to keep the guards of others from being judged.
+            // An uncommitted decision on this batch must not stop the guards of other batches from being judged.
             _ = try connection.execute(
                 LockWaitQueries.limit(milliseconds: Self.lockWait.milliseconds))
             return try GuardQueries.halt(

@@ -5,14 +5,14 @@ package import Pricing
 
 /// The guard rails of batches: what they count, and how they stop a batch without a person.
 package enum GuardQueries {
-    /// A batch under way that has guard rails.
+    /// A batch in delivery that has guard rails.
     package struct Guarded: Sendable, Equatable {
         package var batchID: String
         package var name: String
         package var rails: [GuardRail]
         /// Only changes that were sent since then count (UTC milliseconds).
         package var countFrom: Int64?
-        /// Whether it has something to hold back. Otherwise it is only counted, so that people can see the figures.
+        /// Whether it still has changes to hold back. Otherwise it is only counted, so that people can see the figures.
         package var isJudged: Bool
     }
 
@@ -21,9 +21,9 @@ package enum GuardQueries {
         package var all: Int64
     }
 
-    /// The batches with guard rails that are not paused and have changes waiting to be sent, and those of which
-    /// something was open when they were last counted, before `countedBefore` by the machine's clock. Right after its last
-    /// call, and after its halt, a batch is counted once more.
+    /// The batches with guard rails to judge or count: those that are not paused and have changes waiting to be sent,
+    /// and those that had open changes at their last count, if that was before `countedBefore` (machine's clock). A
+    /// batch is also counted once right after its last call, and after its halt.
     package static func guarded(
         countedBefore: Int64, on connection: isolated PostgresConnection
     ) throws -> [Guarded] {
@@ -58,9 +58,9 @@ package enum GuardQueries {
         return batches
     }
 
-    /// The condition that the batch `o` has changes waiting to be sent. Where the changes are in one place, one step of
-    /// the index says it of each batch. Where they are spread, they can't be asked for each row of a table that every
-    /// node has, so the batches with such changes are read before.
+    /// The condition that the batch `o` has changes waiting to be sent. In one PostgreSQL, this takes one index step
+    /// for each batch. A spread database cannot run that subquery for each row of a table that every node has, so there
+    /// the batches with such changes are read first.
     private static func waits(on connection: isolated PostgresConnection) throws -> SQL {
         guard try DatabaseLayout.read(on: connection) == .spread else {
             return """
@@ -80,8 +80,8 @@ package enum GuardQueries {
         return "o.batch_id = ANY (\(uuids: waiting)::uuid[])"
     }
 
-    /// The batch, where it is under way, has a guard of errors, and so few answers that to count them costs next to nothing:
-    /// of more, those that come within a judgement by the batch watch are few.
+    /// Returns the batch if it is in delivery, has a guard of errors, and has so few answers that counting them is
+    /// cheap. Of a batch with more, few answers come before the batch watch judges it.
     package static func guardedErrors(
         of batchID: String, answersMax: Int, on connection: isolated PostgresConnection
     ) throws -> Guarded? {
@@ -105,7 +105,7 @@ package enum GuardQueries {
         }
     }
 
-    /// The App Store has answered for the change.
+    /// The condition that the App Store has answered for the change.
     static let isAnswered: SQL = """
         stage IN ('scheduled', 'pending_consent', 'accepted', 'effective', 'declined', 'cancelled', 'lapsed',
             'invalidated', 'rejected')
@@ -132,9 +132,9 @@ package enum GuardQueries {
         return try GuardRail(figure: figure, over: row.int("over"), least: row.int("least"))
     }
 
-    /// The figures of a batch: each is how many, and of how many. Of errors and moved rows these are changes; of what customers
-    /// do, subscriptions, however many of their items the batch has. It reads the batch's answered changes once, and for
-    /// `autoRenewOff` their subscriptions too.
+    /// The figures of a batch, each with a count and its total. Errors and moved rows are counted in changes; what
+    /// customers do is counted in subscriptions, however many of their items the batch has. It reads the batch's
+    /// answered changes once, and for `autoRenewOff` their subscriptions too.
     package static func counts(
         of batchID: String, since: Int64?, figures: Set<GuardRail.Figure>, now: Int64,
         on connection: isolated PostgresConnection
@@ -191,8 +191,7 @@ package enum GuardQueries {
         "(\(unsafe: change).consent_asked_at IS NOT NULL OR \(unsafe: change).accepted_at IS NOT NULL)"
     }
 
-    /// The condition that the customer of a change left after being told, be it by removing the item or by getting the money
-    /// back.
+    /// The condition that the customer left after being told of the change, by removing the item or by a refund.
     private static func hasLeft(_ change: String) -> SQL {
         """
         (\(unsafe: change).state = 'cancelled' AND \(fragment: isTold(change)) AND \(unsafe: change).reason IN (
@@ -200,8 +199,8 @@ package enum GuardQueries {
         """
     }
 
-    /// Counts what is overdue before it is sent, too, once its wave is released, unless it waits alone. Where only what was sent
-    /// since an instant counts, what became overdue, or was released, since then does as well.
+    /// Counts moved changes. An unsent change counts too once it is overdue, if its wave is released and it is not
+    /// parked. With `since`, only changes that were sent, became overdue or were released since then count.
     private static func moved(
         _ batchID: String, since: Int64?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> Count {
@@ -259,8 +258,8 @@ package enum GuardQueries {
         package var at: Int64
     }
 
-    /// Counts and stores the figures, unless a person has resumed the batch meanwhile. The statement asks whether
-    /// anything is open before it counts, so that a reading that calls itself the last one has missed nothing.
+    /// Counts and stores the figures, unless a person has resumed the batch meanwhile. The statement checks whether
+    /// anything is open before it counts, so that a reading marked as the last one is complete.
     package static func count(
         _ batch: Guarded, at: Int64, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> [GuardRail.Figure: Count] {
@@ -341,14 +340,14 @@ package enum GuardQueries {
         return reading
     }
 
-    /// What a guard of errors has met, where that is what everybody meets.
+    /// The code that a guard of errors has met, where it has a common cause.
     struct PutBack: Sendable, Equatable {
         var code: String
         /// When the first of these refusals came, in UTC milliseconds of the business clock.
         var since: Int64
     }
 
-    /// The batch, and from when on its answers count.
+    /// A query of the batch, and of the instant from which its answers count.
     static func counted(_ batch: Guarded) -> SQL {
         """
         SELECT \(uuid: batch.batchID)::uuid AS batch_id,
@@ -363,10 +362,10 @@ package enum GuardQueries {
     ///   - details: JSON for the audit trail.
     ///   - probeAt: From this instant (real time, UTC milliseconds) one call at a time probes whether the batch may
     ///     go on; nil where only a person resumes it.
-    ///   - since: When the first of the refusals came that halt it, in UTC milliseconds of the business clock. What
-    ///     ended by these refusals is put back.
-    ///   - code: Their code, where a guard halts for them. Each row goes back once then: what is refused once more, after
-    ///     a person has let the batch go on, is refused for good.
+    ///   - since: When the first of the refusals that caused the halt came, in UTC milliseconds of the business clock.
+    ///     The rows that they ended are put back.
+    ///   - code: Their code, where a guard halts the batch. Then each row is put back only once: after a person has
+    ///     resumed the batch, a further refusal is final.
     package static func halt(
         _ batchID: String, by: String, reason: String, details: String?, at: Int64,
         probeAt: Int64? = nil, since: Int64? = nil, code: String? = nil,
@@ -381,8 +380,8 @@ package enum GuardQueries {
         ).bool("answer")
     }
 
-    /// Lets a batch go on that a code has halted. Returns false where a person has paused it, or where it goes on
-    /// already.
+    /// Ends the halt of a batch by a code. Returns false where a person has paused it, or where it is not halted any
+    /// more.
     package static func recover(
         _ batchID: String, at: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -394,7 +393,7 @@ package enum GuardQueries {
         ).one().bool("is_new")
     }
 
-    /// Takes the right to make the one probe of a halted batch. Nobody else has it until the transaction ends.
+    /// Takes the right to make the one probe of a halted batch. No other process has it until the transaction ends.
     package static func lockProbe(
         _ batchID: String, realNow: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -414,7 +413,7 @@ package enum GuardQueries {
         """
     }
 
-    /// Notes with what a probe was refused, and for whom.
+    /// Notes the answer with which a probe was refused, and its subscription.
     package static func noteProbeAnswer(_ batchID: String, _ answer: String) -> SQL {
         """
         -- name: noteProbeAnswer

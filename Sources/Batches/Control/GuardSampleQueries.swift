@@ -2,24 +2,26 @@ import Facts
 package import Postgres
 import Pricing
 
-/// Until the guard of errors of a batch has seen as many answers as it waits for, no more of its calls are out than it
-/// needs: what all would meet ends few rows, however many replicas claim.
+/// Until the guard of errors of a batch has seen enough answers, no more calls of the batch are in flight than it
+/// needs. So a common cause ends few rows, however many replicas claim.
 package enum GuardSampleQueries {
-    /// So many more may be out: some answers take long, and some tell nothing.
+    /// How many more calls may be in flight, because some answers take long, and some do not count.
     private static let spare = 5
-    /// A guard that waits for more answers is judged by the batch watch alone: what comes meanwhile is little beside them.
+    /// A guard that waits for more answers than this is judged only by the batch watch, because few further answers
+    /// come until then.
     private static let leastMax = 1000
 
-    /// The batch `b` has a guard of errors that has not seen enough.
+    /// The condition that the batch `b` has a guard of errors that has not seen enough answers.
     package static let isSampling: SQL = """
         (NOT b.is_sampled AND b.guards @> '[{"guard": "errors"}]')
         """
 
-    /// How many of its calls may be claimed now; nil: as many as one wants. Until the transaction ends nobody else claims any.
+    /// How many calls of the batch may be claimed now; nil for no limit. No other process claims any of them until the
+    /// transaction ends.
     package static func room(
         of batchID: String, on connection: isolated PostgresConnection
     ) throws -> Int? {
-        // No row comes back where another claim of the batch is being made, or a person decides on it.
+        // This returns no row while another claim, or a person's decision, holds the batch.
         let found = try connection.query(
             """
             -- name: lockSample
@@ -36,12 +38,12 @@ package enum GuardSampleQueries {
             try connection.sendLater([noteSampled(batchID)])
             return nil
         }
-        // The calls that are out are counted first: an answer that is stored in between then counts twice, and none is
+        // The calls in flight are counted first. So an answer that is stored in between counts twice, and none is
         // missed.
         let out = try callsOut(of: batchID, on: connection)
         let errors = try GuardQueries.errors(
             of: batchID, since: try found.millisecondsOrNil("guards_count_from"), on: connection)
-        // Whoever stored the answers judges them, and halts it.
+        // The process that stored these answers judges them and halts the batch.
         guard !rail.isExceeded(by: errors.count, of: errors.all) else { return 0 }
         guard errors.all < Int64(rail.least) else {
             try connection.sendLater([noteSampled(batchID)])
@@ -57,7 +59,8 @@ package enum GuardSampleQueries {
         """
     }
 
-    /// Changes whose first answer is awaited. One of unknown outcome may stay so for long: it is not waited for.
+    /// How many changes of the batch await their first answer. A change of unknown outcome is not counted, because it
+    /// may stay unknown for long.
     private static func callsOut(
         of batchID: String, on connection: isolated PostgresConnection
     ) throws -> Int {

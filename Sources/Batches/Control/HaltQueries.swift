@@ -1,9 +1,9 @@
 package import Facts
 package import Postgres
 
-/// What follows from a halt: probes of halted storefronts, and rows that ended by refusals that everybody met.
+/// What follows a halt: probes of halted storefronts, and rows to put back because a common cause ended them.
 package enum HaltQueries {
-    /// What became of the probe of a halted storefront.
+    /// The outcome of the probe of a halted storefront.
     package struct StorefrontProbe: Sendable, Equatable {
         package var batchID: String
         package var storefront: String
@@ -13,8 +13,8 @@ package enum HaltQueries {
         package var hasRecovered: Bool
     }
 
-    /// Lets one row of each halted storefront go that is due to probe, and notes what became of the probe before.
-    /// Instants are UTC milliseconds: `at` of the business clock, `realNow` and `next` of real time.
+    /// Releases one row as the probe of each halted storefront where that is due, and notes the outcome of the probe
+    /// before. Instants are UTC milliseconds: `at` of the business clock, `realNow` and `next` of real time.
     package static func probeStorefronts(
         at: Int64, realNow: Int64, next: Int64, on connection: isolated PostgresConnection
     ) throws -> [StorefrontProbe] {
@@ -31,7 +31,7 @@ package enum HaltQueries {
         }
     }
 
-    /// Work of a kind that had ended by a refusal and goes again.
+    /// Work of a kind that had ended with a refusal and was put back.
     package struct PutBack: Sendable, Equatable {
         package var kind: String
         /// The batch; nil stands for every batch, or for a kind without batches.
@@ -40,8 +40,8 @@ package enum HaltQueries {
         package var count: Int64
     }
 
-    /// Puts back what ended by refusals that everybody met, at most `limit` rows of each halt in one transaction.
-    /// Instants are as above. `wait` (milliseconds of real time) is for how long it stands behind what was never called.
+    /// Puts back rows that ended with refusals of a common cause, at most `limit` of each halt in one transaction.
+    /// Instants are as above. For `wait` milliseconds of real time these rows wait behind rows that were never called.
     package static func putBackRefused(
         at: Int64, realNow: Int64, limit: Int, wait: Int64,
         on connection: isolated PostgresConnection
@@ -59,13 +59,13 @@ package enum HaltQueries {
         }
     }
 
-    /// What stood still, and what for.
+    /// What was halted or throttled, and why.
     package struct Idle: Sendable, Equatable {
         package var what: String
         package var reason: String
     }
 
-    /// Ends halts and throttles of what has nothing left to call, since no call can end them any more.
+    /// Ends halts and throttles where nothing is left to call, because no call can end them any more.
     package static func endIdleHalts(
         at: Int64, on connection: isolated PostgresConnection
     ) throws -> [Idle] {
@@ -79,8 +79,8 @@ package enum HaltQueries {
         }
     }
 
-    /// How many subscriptions of each batch are parked for each code since before the running streak of refusals, or were
-    /// parked more than once. Others have succeeded in between, so these are odd by themselves.
+    /// How many subscriptions of each batch are parked for each code since before the running streak of refusals, or
+    /// were parked more than once. Others have succeeded in between, so these are exceptions.
     package static func parkedBefore(
         _ batchIDs: [String], on connection: isolated PostgresConnection
     ) throws -> [String: [Int: Int]] {
@@ -103,7 +103,7 @@ package enum HaltQueries {
                 GROUP BY parked_reason
                 """)
             for row in rows {
-                // A reason begins with its code, or is none of an answer.
+                // A reason that does not begin with a code is not an answer of the App Store.
                 let digits = try row.text("parked_reason").prefix { $0.isASCII && $0.isNumber }
                 guard let code = Int(digits) else { continue }
                 found[id, default: [:]][code, default: 0] += try row.int("parked")
@@ -112,9 +112,9 @@ package enum HaltQueries {
         return found
     }
 
-    /// The codes by which changes of these calls had ended before, were put back, and have their second chance: a call of
-    /// another subscription has succeeded since, or a person has let a batch go on that a guard had halted, beside calls
-    /// that succeeded. By call id; the calls share a bucket.
+    /// The codes with which changes of these calls ended before they were put back for a second chance, by call id. A
+    /// second chance comes after a call of another subscription has succeeded, or after a person has resumed a batch
+    /// that a guard had halted. The calls share a bucket.
     package static func secondChances(
         of calls: [StoreCall], on connection: isolated PostgresConnection
     ) throws -> [String: Set<Int>] {
@@ -145,7 +145,7 @@ package enum HaltQueries {
         let codes = Dictionary(recovered.map { ($0.halt, $0.code) }) { first, _ in first }
         var found: [String: Set<Int>] = [:]
         for row in rows {
-            // The change may have ended by another code than the one that halted the batch.
+            // The change may have ended with another code than the one that halted the batch.
             guard let code = codes[try row.text("halt")], let number = Int(code),
                 try row.textOrNil("reason")?.contains(": \(code) ") ?? false
             else { continue }

@@ -18,7 +18,7 @@ package enum OpenCallQueries {
     }
 
     package struct Open: Sendable {
-        /// The calls of the batch that was asked about, approved or not.
+        /// The calls of the requested batch, approved or not.
         package var own: [CallList.Stored] = []
         /// The calls of all other approved batches.
         package var others: [CallList.Stored] = []
@@ -39,13 +39,13 @@ package enum OpenCallQueries {
         }
     }
 
-    /// Batches of which more rows are late with the batch than without it, and how many more.
+    /// Batches with more late rows because of the batch `batchID`, and how many more.
     package static func lateRowCounts(
         becauseOf batchID: String, callsPerThousandSeconds rate: Int, now: Int64,
         on connection: isolated PostgresConnection
     ) throws -> [Late] {
         let batches = try openBatches(including: batchID, on: connection)
-        // A batch that is alone makes no other late, and to count its calls takes seconds where they are a million.
+        // The only open batch delays no other, and counting a million of its calls takes seconds.
         guard batches.contains(where: { $0.id != batchID }) else { return [] }
         let open = try calls(of: batches, including: batchID, now: now, on: connection)
         func counts(_ batches: [(batchID: String, name: String, calls: [CallList.Stored])])
@@ -66,7 +66,7 @@ package enum OpenCallQueries {
 
     private typealias Batch = (id: String, name: String)
 
-    /// The approved batches and this one, those of the earliest submission first.
+    /// The approved batches and this one, in the order of their submission.
     private static func openBatches(
         including batchID: String?, on connection: isolated PostgresConnection
     ) throws -> [Batch] {
@@ -93,9 +93,10 @@ package enum OpenCallQueries {
         }
     }
 
-    /// The open calls. Deadlines are rounded down, to the second within a day and to the minute after it, and the instants
-    /// from which on calls may go up to the minute, so that a million rows become some thousands, and no late row is left out. nil asks only for the others. Rows that are overdue are
-    /// left out: their calls go for a later renewal.
+    /// The open calls of this batch (nil: none) and of all others. To turn a million rows into some thousands without
+    /// missing a late row, deadlines are rounded down, to the second within a day and to the minute after it, and the
+    /// earliest instants of calls are rounded up to the minute. Overdue rows are left out, because their calls are for
+    /// a later renewal.
     package static func open(
         of batchID: String?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> Open {
@@ -106,7 +107,7 @@ package enum OpenCallQueries {
         return open
     }
 
-    /// The calls, each with its batch. Those of a wave that waits go from its earliest release on.
+    /// The calls, each with its batch. Those of an unreleased wave may be sent from its earliest release on.
     private static func stored(
         of batchID: String?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> [(batchID: String, calls: CallList.Stored)] {

@@ -1,12 +1,13 @@
 import Facts
 package import Postgres
 
-/// Work besides price changes that waits by itself, because the App Store refused it in words that say nothing of the
-/// customer, or does not answer: cancellations of dependents, and extensions.
+/// Parked work other than price changes: cancellations of dependents, and extensions. The App Store refused it with a
+/// code that is not about the customer, or does not answer.
 package enum ParkedWorkQueries {
-    /// So many attempts without an answer are no outage of a moment.
+    /// From this many attempts without an answer on, work is shown, because it is no longer a short outage.
     private static let attemptsMin = 8
-    /// So many status checks of a dependent that ended nothing are no outage of a moment.
+    /// From this many status checks without an outcome on, a dependent is shown, because it is no longer a short
+    /// outage.
     private static let checksMin = 10
     /// A refusal begins with its code, or with the HTTP status where it has none.
     private static let refusal = "^[0-9]{3,} "
@@ -19,7 +20,7 @@ package enum ParkedWorkQueries {
     /// What the dependent `d` waits for.
     static let whyWaiting: SQL = "coalesce(d.detail, 'its status is refused, or gets no answer')"
 
-    /// The condition that a mass extension waits. There are few, so a lost answer is told at once.
+    /// The condition that a mass extension waits. There are few, so one is shown as soon as an answer is lost.
     private static let isMassWaiting: SQL =
         "(state = 'unknown' OR state = 'queued' AND detail ~ \(refusal))"
 

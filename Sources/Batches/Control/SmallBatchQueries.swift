@@ -1,8 +1,8 @@
 import Facts
 import Postgres
 
-/// Batches with fewer rows than their guard of errors waits for, which no guard could ever judge. What everybody meets
-/// would end their rows one batch after the other, so they are judged by what all of them got within a day.
+/// Batches with fewer rows than their guard of errors waits for, so that their own guards could never judge them. A
+/// common cause would end their rows batch after batch, so they are judged by the answers of all of them within a day.
 enum SmallBatchQueries {
     /// The last ones that were approved count: more would tell nothing new.
     private static let batchesMax = 100
@@ -18,7 +18,7 @@ enum SmallBatchQueries {
     /// has nothing left to hold back.
     ///
     /// - Parameters:
-    ///   - since: A person has let the batch go on: what was sent before then no longer counts against it.
+    ///   - since: When a person resumed the batch. What was sent before then no longer counts against it.
     ///   - at: Now, by the business clock. Both are UTC milliseconds.
     static func answers(
         with batchID: String, least: Int, since: Int64?, at: Int64,
@@ -45,7 +45,8 @@ enum SmallBatchQueries {
             errors: GuardQueries.Count(count: row.int64("refused"), all: row.int64("answered")))
     }
 
-    /// The small batches, and from when on each is counted. The parameters are those of `answers`.
+    /// A query of the small batches, and of the instant from which each is counted. The parameters are those of
+    /// `answers`.
     static func small(least: Int, since: Int64?, at: Int64) -> SQL {
         """
         SELECT batch_id, greatest(guards_count_from, \(timestamp: since)::timestamptz,

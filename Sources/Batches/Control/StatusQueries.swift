@@ -1,7 +1,7 @@
 package import Postgres
 import Pricing
 
-/// What `status` adds to the counts: how far delivery has come, and what the App Store's limits leave.
+/// What `status` shows besides the counts: the progress of delivery, and what the App Store's limits allow.
 package enum StatusQueries {
     /// Instants are UTC milliseconds; nil where nothing is open.
     package struct Outlook: Sendable, Equatable {
@@ -57,20 +57,20 @@ package enum StatusQueries {
         }
         for (id, trouble) in troubles {
             var trouble = trouble
-            // What moved in a batch that is over is told where that one is asked for.
+            // Moved rows of a finished batch are shown only when that batch is requested.
             if batchID == nil, !outlook.openBatches.contains(id) { trouble.moved = 0 }
             outlook.trouble += trouble
         }
         return (states, outlook)
     }
 
-    /// What the App Store refused, or does not answer. It ended by that, or is parked and tried again.
+    /// Work that the App Store refused or does not answer. It has ended, or is parked and tried again.
     package struct Refused: Sendable, Equatable {
         /// Empty for an extension, which belongs to no batch.
         package var batchName: String
         /// The subscription. Of a mass extension it is the extension's id.
         package var originalTransactionID: String
-        /// The item; the kind of a call that is about none.
+        /// The item, or the kind of a call that is about no item.
         package var sku: String
         package var state: String
         /// Apple's code and its name.
@@ -119,8 +119,8 @@ package enum StatusQueries {
         }
     }
 
-    /// How many changes of these batches were claimed, were not applied and wait to be called again. Of a halted batch
-    /// these are the changes that the App Store refused, and those whose call had not left when it halted.
+    /// How many changes of these batches were claimed, were not applied and wait to be called again. In a halted batch
+    /// these are the changes that the App Store refused, and those whose call had not been sent when it halted.
     package static func putBack(
         of batchIDs: [String], on connection: isolated PostgresConnection
     ) throws -> [String: Int64] {
@@ -173,12 +173,12 @@ package enum StatusQueries {
         package var unknown: [Unknown] = []
     }
 
-    /// How many of the newest notifications with something unknown are counted: a field that is new to us may be in
-    /// every one.
+    /// How many of the newest notifications with unknown parts are counted. It is limited, because a field that is new
+    /// to us may be in every notification.
     package static let unknownWindow = 100_000
     private static let unknownShown = 50
 
-    /// The notifications that arrived and tell the facts nothing yet.
+    /// The notifications that arrived and are not in the facts yet.
     package static func notificationsWaiting(
         on connection: isolated PostgresConnection
     ) throws -> Int64 {

@@ -2,7 +2,8 @@ import Facts
 package import Postgres
 import Pricing
 
-/// What of batches a person should see: rows that come later than was approved, and rows that wait past their dates.
+/// Troubles of batches that a person should see: rows that take effect later than was approved, and rows that wait past
+/// their dates.
 package enum TroubleQueries {
     /// Rows of a batch, counted by what is wrong with them.
     package struct Trouble: Sendable, Equatable {
@@ -10,12 +11,11 @@ package enum TroubleQueries {
         package var moved: Int64 = 0
         /// Rows that were not sent, though the last instant for the planned renewal has passed.
         package var overdue: Int64 = 0
-        /// Rows that were refused in words that say nothing of the customer, or that got no answer. They wait by
-        /// themselves.
+        /// Parked rows: they were refused with a code that is not about the customer, or got no answer.
         package var parked: Int64 = 0
         /// Rows that ended unsent, because their facts had changed after the submission.
         package var drifted: Int64 = 0
-        /// Rows that ended unsent, because no renewal was left for which they could go.
+        /// Rows that ended unsent, because no renewal was left for them.
         package var missed: Int64 = 0
 
         package init() {}
@@ -36,7 +36,8 @@ package enum TroubleQueries {
         """
 
     /// The condition that the change `c` is overdue: it was not sent, and the last instant for the planned renewal has
-    /// passed. What is held out is never sent. A row that is overdue is not also late, which is what the rate alone makes.
+    /// passed. Held-out rows are never sent, so they are never overdue. An overdue row does not also count as late:
+    /// late rows are those that only the rate delays.
     package static func isOverdue(now: Int64) -> SQL {
         """
         (c.state IN ('awaiting_approval', 'queued') AND NOT c.is_held_out AND c.send_by < \(timestamp: now)::timestamptz)
@@ -74,8 +75,8 @@ package enum TroubleQueries {
         package var late: Int
     }
 
-    /// The troubles of each batch with something open, of those that were decided since `decidedSince`, since all that
-    /// they had may have ended already, and of these `others`. It reads the changes of a batch once.
+    /// The troubles of each batch with open changes, of batches decided since `decidedSince` (whose changes may all
+    /// have ended already), and of these `others`. It reads the changes of a batch once.
     package static func open(
         now: Int64, decidedSince: Int64, others: [String],
         on connection: isolated PostgresConnection

@@ -3,12 +3,12 @@ import Pricing
 import ServiceKit
 import Synchronization
 
-/// Shows in figures and in the log what of batches under way a person should see. Each replica does, and logs only
-/// what is new to it: one line for a batch or wave at each reading.
+/// Exports the troubles of batches in delivery as metrics, and logs them. Each replica does this, and logs only what is
+/// new to it: one line for a batch or wave at each reading.
 final class TroubleWatch: Sendable {
     /// Counting takes at most one part in this many of the time.
     private static let share = 50
-    /// For how long, in milliseconds, a batch is told of that has nothing open any more.
+    /// How long, in milliseconds, a batch is still reported after nothing of it is open any more.
     private static let toldFor: Int64 = 86_400_000
 
     private struct Memory {

@@ -2,7 +2,7 @@ import Facts
 package import Postgres
 package import Pricing
 
-/// The undo: taking back what Apple has scheduled and nobody was told of.
+/// The undo: it takes back changes that Apple has scheduled and that no customer was told of.
 package enum UndoQueries {
     /// Which changes of a batch are taken back; nil fields take all.
     package struct Scope: Sendable {
@@ -32,8 +32,8 @@ package enum UndoQueries {
         ).int64("answer")
     }
 
-    /// How many aborted changes of the batch a database may have called that is lost, as long as nobody has read what the
-    /// App Store has: while the service or a person catches up, and while their statuses are not read.
+    /// How many aborted changes of the batch a lost database may have called, as long as that is not cleared up: while
+    /// the service or a person catches up, or while their statuses are not read.
     package static func inDoubt(
         _ batchID: String, on connection: isolated PostgresConnection
     ) throws -> Int64 {
@@ -131,7 +131,7 @@ package enum UndoQueries {
         package var sku: String
         package var obstacle: UndoObstacle
         package var state: String
-        /// When Apple tells the customer, or stops taking decreases.
+        /// When Apple tells the customer, or stops accepting decreases.
         package var toldAt: Instant?
     }
 

@@ -1,7 +1,7 @@
 package import Postgres
 package import Pricing
 
-/// When waves that wait are released at the earliest.
+/// The earliest release of waves that are not released yet.
 package enum WaveReleaseQueries {
     /// A wave of a batch.
     package struct Place: Hashable, Sendable {
@@ -15,8 +15,8 @@ package enum WaveReleaseQueries {
         }
     }
 
-    /// The earliest releases of the waves of these batches that are not released yet. A batch that awaits its approval
-    /// is approved now at the earliest, and a wave that a person releases may go as soon as the one before it.
+    /// The earliest releases of the waves of these batches that are not released yet. A batch that awaits approval
+    /// counts as approved now, and a wave that a person releases counts as released with the one before it.
     package static func releases(
         of batchIDs: some Sequence<String>, now: Instant, on connection: isolated PostgresConnection
     ) throws -> [Place: Instant] {

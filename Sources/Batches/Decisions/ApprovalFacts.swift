@@ -1,7 +1,7 @@
 package import Postgres
 package import Pricing
 
-/// What was submitted, and what is left to decide: all that `show`, `approve` and the approval page tell.
+/// What was submitted and what is left to decide: everything that `show`, `approve` and the approval page display.
 package struct ApprovalFacts: Sendable {
     package let batch: BatchQueries.Batch
     package let terms: ShowQueries.Terms
@@ -17,7 +17,7 @@ package struct ApprovalFacts: Sendable {
     package var due: ApprovalOutlookQueries.Due { outlook.due }
     /// When waves, due and approvers were counted, in UTC milliseconds.
     package var countedAt: Int64 { outlook.countedAt }
-    /// Whether it awaits approval, and every renewal that its plan counted on had passed when it was counted.
+    /// Whether it awaits approval although every renewal in its plan had passed when it was counted.
     package var isOutOfDate: Bool {
         guard batch.awaitsApproval, let last = figures.lastEffectiveAt else { return false }
         return last.milliseconds < countedAt
@@ -25,7 +25,7 @@ package struct ApprovalFacts: Sendable {
     /// The approvers; empty unless the batch awaits approval.
     package var approvers: [ApprovalOutlookQueries.Approver] { outlook.approvers }
 
-    /// What time, other batches and the policy change after the submission.
+    /// The facts that time, other batches and the policy change after the submission.
     package struct Outlook: Sendable {
         package let waves: [ControlQueries.Wave]
         package let due: ApprovalOutlookQueries.Due
@@ -48,7 +48,7 @@ package struct ApprovalFacts: Sendable {
         }
     }
 
-    /// What of it is a row or two of the database, however large the batch is.
+    /// The part that takes only a few rows of the database to read, however large the batch is.
     package struct Terms: Sendable {
         package let batch: BatchQueries.Batch
         package let terms: ShowQueries.Terms
@@ -83,7 +83,7 @@ package struct ApprovalFacts: Sendable {
         self.outlook = outlook
     }
 
-    /// Reads without the late rows, for which the calls of all open batches are read. Read it in a transaction that
+    /// Reads all but the late rows, which need the calls of all open batches. The caller must use a transaction that
     /// sees one snapshot.
     ///
     /// - Parameter now: UTC milliseconds.

@@ -1,7 +1,7 @@
 import Facts
 package import Postgres
 
-/// What of a batch is due, and who may approve it.
+/// The due rows of a batch, and who may approve it.
 package enum ApprovalOutlookQueries {
     /// What the policy says of one approver.
     package struct Approver: Sendable, Equatable {
@@ -24,16 +24,16 @@ package enum ApprovalOutlookQueries {
         }
     }
 
-    /// Rows that have not been sent, by when they may go and must go.
+    /// Unsent rows, by when they may be sent and must be sent.
     package struct Due: Sendable, Equatable {
         package var unsent: Int64
-        /// The rows that may go at once: those of waves that wait may not.
+        /// The rows that may be sent at once. Rows of unreleased waves are not among them.
         package var ready: Int64
-        /// When the first of the other rows may go, in UTC milliseconds.
+        /// When the first of the other rows may be sent, in UTC milliseconds.
         package var nextAt: Int64?
         /// The rows whose last instant has passed: they take effect a renewal later, or not at all.
         package var overdue: Int64
-        /// When the first of the others must go, in UTC milliseconds.
+        /// When the first of the others must be sent, in UTC milliseconds.
         package var firstSendBy: Int64?
         package var withinADay: Int64
         package var withinAWeek: Int64

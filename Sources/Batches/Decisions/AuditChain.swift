@@ -1,8 +1,8 @@
 import Digests
 import Pricing
 
-/// Recomputes the hashes of the audit trail, line by line in the order of their numbers, and says where the chain
-/// does not hold. A longer trail needs no more memory.
+/// Recomputes the hashes of the audit trail, line by line in the order of their numbers, and says where the chain does
+/// not hold. The memory does not grow with the trail.
 ///
 /// The hash of a line is SHA-256 over eight values, each written as its length in bytes, a colon, the value and a
 /// line feed: number, instant, instant of recording (both as `2026-01-05T00:00:00.000000Z`), user, action, object,
@@ -38,16 +38,16 @@ package struct AuditChain: Sendable {
 
     package struct Finding: Sendable, Equatable {
         package enum Kind: String, Sendable {
-            /// The content of the line does not give its hash.
+            /// The hash of the line does not match its content.
             case edited
-            /// The line bears the number of another line.
+            /// The line has the number of another line.
             case moved
             case missing
-            /// The line does not follow the one before it, which was replaced.
+            /// The line does not continue the one before it, because that one was replaced.
             case unlinked
             /// The kept head is nowhere in the trail.
             case headUnknown = "head_unknown"
-            /// Something is stored as decided, and no line of the trail tells of it.
+            /// A decision is stored, but no line of the trail records it.
             case untraced
             /// Lines are still to be chained.
             case waiting
@@ -61,7 +61,7 @@ package struct AuditChain: Sendable {
 
     /// How many findings are kept. All are counted.
     package static let findingsMax = 100
-    /// How many numbers, below its own, are tried for a line that was moved: each try costs a hash.
+    /// How many lower numbers are tried for a line that was moved. Each try costs a hash.
     private static let placesTriedMax: Int64 = 20_000
     private static let searchesMax = 20
 

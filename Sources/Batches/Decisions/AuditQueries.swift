@@ -5,8 +5,8 @@ package enum AuditQueries {
     /// The lines that one query reads, so that a long trail needs no more memory than a short one.
     package static let linesPerPage = 1000
 
-    /// Decisions that are stored otherwise than the trail tells them, or that it does not tell: batches, versions of
-    /// the rules and mass extensions.
+    /// Stored decisions that differ from the trail, or that it does not record: batches, versions of the rules and mass
+    /// extensions.
     private static func untraced(on connection: isolated PostgresConnection) throws -> [String] {
         try connection.query(
             """
@@ -103,8 +103,8 @@ package enum AuditQueries {
         ).map { try $0.text("message") }
     }
 
-    /// Chains the lines of decisions that were made while somebody held the end of the chain. Returns how many still
-    /// wait; a standby chains none.
+    /// Chains the lines of decisions that were made while another session held the end of the chain. Returns how many
+    /// still wait; a standby chains none.
     package static func settle(on connection: isolated PostgresConnection) throws -> Int {
         try connection.query(
             """
@@ -155,8 +155,8 @@ package enum AuditQueries {
         }
     }
 
-    /// Recomputes the whole chain, and asks for the line of each decision. It must run in a transaction that reads
-    /// one snapshot.
+    /// Recomputes the whole chain, and looks for the line of each decision. It must run in a transaction that reads one
+    /// snapshot.
     package static func verify(
         kept: AuditChain.Head?, on connection: isolated PostgresConnection,
         reporting: (_ done: Int64, _ total: Int64) -> Void = { _, _ in }
@@ -173,7 +173,7 @@ package enum AuditQueries {
         }
         chain.finish(stored: end)
         let untraced = try untraced(on: connection) + untracedHistories(on: connection)
-        // What is named already is not named again.
+        // An object that was already named is not named again.
         let objects = Set(untraced.map { $0.prefix { $0 != " " } })
         let altered = try AuditedContentQueries.altered(on: connection).filter { line in
             !objects.contains(line.prefix { $0 != " " })

@@ -1,6 +1,6 @@
 import Postgres
 
-/// What is stored beside what the lines of the audit trail say of it: by digests, because counts would not show another
+/// Compares stored content with what the audit trail says of it, by digests, because counts would not show a changed
 /// price or rate.
 enum AuditedContentQueries {
     /// Batches that ask for something else than was submitted, as another price, item or guard, or other rows held out,
@@ -38,8 +38,8 @@ enum AuditedContentQueries {
                 JOIN repricer.audit_trail t ON t.object = 'month:' || to_char(m.month, 'YYYY-MM') AND t.action = 'close_month'
                 ORDER BY m.month
                 """))
-        // Each digest is a statement of its own. As part of a query over spread tables the functions would run on their nodes,
-        // where they find no other rows.
+        // Each digest is a statement of its own. In a query over spread tables the functions would run on the nodes,
+        // where they cannot read other rows.
         let found =
             try submitted.filter {
                 try $0.digest != digest("batch_sha256(\(uuid: $0.key))", on: connection)
@@ -106,8 +106,8 @@ enum AuditedContentQueries {
         ).map { try $0.text("message") }
     }
 
-    /// What a line tells of and nothing is stored of any more, and months that were closed otherwise than a line says.
-    /// None of it is ever deleted by the product.
+    /// What a line records but is not stored any more, and months that were closed differently from what a line says.
+    /// The product never deletes any of it.
     static func gone(on connection: isolated PostgresConnection) throws -> [String] {
         try connection.query(
             """

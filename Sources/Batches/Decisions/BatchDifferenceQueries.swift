@@ -3,14 +3,14 @@ package import Postgres
 package import Pricing
 
 extension BatchQueries {
-    /// What a stored batch says otherwise than these terms: each option, and what it has.
+    /// One difference between a stored batch and the given terms: the option, and the stored value.
     package struct Difference: Sendable, Equatable {
         package var option: String
         package var stored: String
     }
 
-    /// The terms in which a stored batch differs from these, each as people write it; empty where they are the same.
-    /// Where no plan hash is given, none is compared.
+    /// The terms in which a stored batch differs from these, as people write them; empty where they are equal. Without
+    /// a plan hash, none is compared.
     ///
     /// - Parameter takesRefused: Whether a batch may be stored although rows of its file were refused.
     package static func differences(

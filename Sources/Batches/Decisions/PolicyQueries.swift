@@ -12,7 +12,7 @@ package enum PolicyQueries {
         package var basisPoints: Int64?
         /// The limits by currency, as JSON in milliunits a month.
         package var monthly: String?
-        /// Whether this approver approves only what somebody else has approved first.
+        /// Whether this approver may approve only what another user has approved first.
         package var needsFirst = false
 
         package init(approver: String) {

@@ -10,7 +10,7 @@ package enum ShowQueries {
         package var plannedAsOf: Int64
         /// The database users who have approved it as the first of two.
         package var firstApprovers: [String]
-        /// Why one of them was not enough.
+        /// Why the approval of one of them was not enough.
         package var firstExceeded: [String]
         package var isOwn: Bool
         /// The share of the subscriptions that is held out, in hundredths of a percent; 0 where none is.
@@ -57,8 +57,8 @@ package enum ShowQueries {
         ).map { try $0.text("approver") }
     }
 
-    /// The figures of the stored plan, without what is held out, which no later fact changes. Its warnings are judged at
-    /// the instant of the plan. It needs a transaction.
+    /// The figures of the stored plan, without held-out rows. Later facts do not change them, and warnings are judged
+    /// at the instant of the plan. The caller must use a transaction.
     package static func figures(
         of batchID: String, asOf now: Instant, on connection: isolated PostgresConnection
     ) throws -> BatchFigures {
@@ -129,14 +129,14 @@ package enum ShowQueries {
         return sum
     }
 
-    /// As `RowGroup.noteSharedRisk` and `SharedRisk`: what is a row of its own, and a dependent of another one, counts once,
-    /// on whatever subscription of the customer it is.
+    /// The same as `RowGroup.noteSharedRisk` and `SharedRisk` compute: an item with a row of its own that is also a
+    /// dependent of another row counts once, on whatever subscription of the customer it is.
     private static func takeSharedMoney(
         from figures: inout BatchFigures, _ batchID: String,
         on connection: isolated PostgresConnection
     ) throws {
-        // Of a batch that was just stored the server has no statistics. It expects a few rows, and would go through the
-        // whole batch once for each of many.
+        // The server has no statistics for a batch that was just stored. It expects few rows, so a nested loop would
+        // scan the whole batch once for each row.
         try connection.sendLater(["SET LOCAL enable_nestloop = off"])
         let rows = try connection.query(
             """
@@ -319,10 +319,10 @@ package enum ShowQueries {
         }
     }
 
-    /// The unsent increases of batches submitted earlier for which a row of this one counts as an earlier increase. Those
-    /// of batches submitted later were planned with this one in view.
+    /// The unsent increases of batches submitted earlier for which a row of this batch counts as an earlier increase.
+    /// Batches submitted later were planned with this one in view.
     ///
-    /// - Returns: nil where there is none. It is no figure of the plan, for the others are sent meanwhile.
+    /// - Returns: nil where there is none. It is not a figure of the plan, because those increases are sent meanwhile.
     static func overtaken(
         by batchID: String, on connection: isolated PostgresConnection
     ) throws -> BatchWarning.Rows? {

@@ -62,7 +62,7 @@ package final class MemoryByteSource: BatchByteSource {
     }
 }
 
-/// Passes bytes on and computes their SHA-256, so that the same batch is recognised, also from standard input.
+/// Passes bytes on and computes their SHA-256, by which the same batch is recognised, even from standard input.
 package final class DigestingByteSource: BatchByteSource {
     private let source: any BatchByteSource
     private var hasher = SHA256()

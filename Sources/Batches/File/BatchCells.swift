@@ -1,5 +1,5 @@
-/// The cells of one row by column. It is an array, because a dictionary of a dozen cells costs more than all the rest
-/// of a row.
+/// The cells of one row by column. It is an array, because a dictionary of a dozen cells costs more than the rest of
+/// the row's parsing.
 struct BatchCells: Hashable {
     private var cells = [BatchCell?](repeating: nil, count: BatchColumn.allCases.count)
 

@@ -9,7 +9,7 @@ package enum BatchColumn: String, Hashable, Sendable, CaseIterable {
     case dependentSKUs = "dependent_skus"
     case expectedPrice = "expected_price"
     case effectiveOnOrAfter = "effective_on_or_after"
-    /// Our own column beside refused rows. It is skipped when such a file comes back.
+    /// Our own columns in a file of refused rows. They are skipped when such a file is submitted again.
     case rejectCode = "reject_code"
     case rejectReason = "reject_reason"
     case faults

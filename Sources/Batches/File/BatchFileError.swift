@@ -17,7 +17,7 @@ package struct BatchFileError: Error, Hashable, Sendable, CustomStringConvertibl
     package var line: Int?
     package var message: String
     package var remedy: String
-    /// What else is wrong: a header is refused for all of its faults at once.
+    /// Further faults, because a header is refused for all of its faults at once.
     package var further: [BatchFileError] = []
 
     /// The text `FILE:LINE: CODE: what is wrong; what to do`, without what else is wrong.

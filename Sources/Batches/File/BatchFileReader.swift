@@ -1,7 +1,7 @@
 package import Pricing
 import ServiceKit
 
-/// A row that its own cells made unusable, with what it held.
+/// A row whose own cells make it unusable, with its content.
 package struct SpoiledRow: Hashable, Sendable {
     /// How many bytes of an uncut row are kept: enough to find it again, since a file may be one long line.
     static let uncutBytesMax = 1000
@@ -17,12 +17,12 @@ package struct SpoiledRow: Hashable, Sendable {
     package var uncut = ""
     /// The item that its cells name. No other row may name that item.
     package var item: BatchItem?
-    /// The new price that its cell says, in milliunits; nil where it says none.
+    /// The new price in its cell, in milliunits; nil where there is none.
     package var newPrice: Int64?
 
     package var faults: [RowFault] { [fault] + otherFaults }
 
-    /// The same row with what an environment holds against its cells as well.
+    /// The same row, with the faults that the environment adds.
     package func judged(in environment: StoreEnvironment) -> SpoiledRow {
         guard environment == .sandbox, fault.code != .malformedRow,
             cells[.effectiveOnOrAfter]?.withoutBlanks.isEmpty == false
@@ -77,7 +77,7 @@ package enum BatchFileEntry: Hashable, Sendable {
         }
     }
 
-    /// A spoiled row with what an environment holds against its cells as well.
+    /// The entry; a spoiled row with the faults that the environment adds.
     func judged(in environment: StoreEnvironment) -> BatchFileEntry {
         switch self {
         case .row: self
@@ -88,9 +88,9 @@ package enum BatchFileEntry: Hashable, Sendable {
 
 /// Reads a batch file, CSV or NDJSON, one row or one piece at a time and in bounded memory.
 ///
-/// The first character tells the form: `{` begins NDJSON. Each line that is not blank ends up in exactly one
-/// entry; a quoted cell may join several lines in one. An unclosed quote costs only its own line, because the lines
-/// that it swallowed are read again.
+/// The first character decides the format: `{` begins NDJSON. Each line that is not blank ends up in exactly one entry;
+/// a quoted cell may join several lines in one. An unclosed quote costs only its own line, because the lines that it
+/// swallowed are read again.
 package struct BatchFileReader {
     /// A quoted cell over more lines than this was never closed.
     static let recordLinesMax = 100
@@ -142,8 +142,7 @@ package struct BatchFileReader {
         return nil
     }
 
-    /// About as many rows as were asked for, most of which are still to be cut into cells; nil at the end of the
-    /// file.
+    /// About `rowsMax` rows, most of which are not parsed into cells yet; nil at the end of the file.
     package mutating func nextPiece(rowsMax: Int) throws(BatchFileError) -> BatchPiece? {
         var piece = BatchPiece(parser: parser)
         var rows = 0
@@ -213,7 +212,7 @@ package struct BatchPiece: Sendable {
                     case .malformed(let reason):
                         entries.append(parser.misquoted(Array(line), number, reason))
                     case .open:
-                        // No line with an even number of quotes leads here, but no row may disappear.
+                        // A line with an even number of quotes should never get here, but no row may disappear.
                         entries.append(parser.misquoted(Array(line), number))
                     }
                 }

@@ -11,7 +11,7 @@ enum BatchHeader {
     /// How many lines of NDJSON are searched for a row that names its price.
     private static let unitLinesMax = 100
 
-    /// Reads the header row of a CSV file. Of NDJSON nothing is consumed.
+    /// Reads the header row of a CSV file. For NDJSON it consumes nothing.
     static func read(
         _ scanner: inout LineScanner, file: String
     ) throws(BatchFileError) -> BatchHeader {
@@ -22,8 +22,8 @@ enum BatchHeader {
         return .csv(try csv(try HeaderRow(line, file)))
     }
 
-    /// The unit of the first row that names one, so that a spoiled row at the beginning condemns no other row;
-    /// decimal where none of the first rows names one. Nothing is consumed.
+    /// The unit of the first row that names one, so that a spoiled row at the beginning does not spoil others; decimal
+    /// where none of the first rows names one. It consumes nothing.
     private static func unit(
         from first: PhysicalLine, _ scanner: inout LineScanner
     ) throws(BatchFileError) -> BatchPriceUnit {

@@ -38,7 +38,7 @@ package final class BatchInput: Sendable {
     package func open() throws(BatchFileError) -> any BatchByteSource {
         switch origin {
         case .file: try FileByteSource(path: path)
-        // The file is opened anew, so that the reader has a position of its own in it.
+        // The file is opened again, so that the reader has its own position in it.
         case .spool(let descriptor): try FileByteSource(path: "/proc/self/fd/\(descriptor)")
         case .memory(let bytes): MemoryByteSource(bytes)
         }

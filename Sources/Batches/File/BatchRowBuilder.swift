@@ -1,6 +1,6 @@
 import Pricing
 
-/// Makes a row of its cells, or says all that is wrong with them, in the order of `RowCode`.
+/// Builds a row from its cells, or reports all their faults in the order of `RowCode`.
 struct BatchRowBuilder {
     static let skuScalarsMax = 128
     static let transactionIDDigitsMax = 64
@@ -41,7 +41,7 @@ struct BatchRowBuilder {
             faults.check { () throws(RowFault) in try decimals(of: price, currency) }
         }
         guard faults.isEmpty, let id, let sku, let price, let currency else {
-            // A row whose only fault this is hears of it from the judge, after its duplicates.
+            // A row whose only fault this is gets it from the judge, after the check for duplicates.
             if let sku, dependents.contains(sku) { faults.add(.dependentSelf(sku)) }
             return .spoiled(faults.row(line, cells.written, item(cells), price: price))
         }

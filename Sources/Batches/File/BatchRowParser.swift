@@ -1,7 +1,7 @@
 import Pricing
 import ServiceKit
 
-/// Makes rows of lines. It is pure, so that pieces of one file can be read at once.
+/// Parses lines into rows. It is pure, so that pieces of one file can be read in parallel.
 struct BatchRowParser: Sendable {
     /// What a line is.
     enum Result {
@@ -10,7 +10,7 @@ struct BatchRowParser: Sendable {
         case nothing
         /// A quoted cell continues in the next line.
         case open
-        /// It is no CSV, for the reason given.
+        /// The line is not valid CSV, for this reason.
         case malformed(String)
     }
 

@@ -13,7 +13,7 @@ struct PhysicalLine: Hashable {
                 code: .badEncoding, file: file, line: 1, message: "the file is UTF-16",
                 remedy: "save it as UTF-8")
         }
-        // No text has a zero byte, and what a program or a picture begins with makes no message.
+        // A text has no zero byte. A program or a picture has, and its first line would make no useful message.
         guard !bytes.contains(0) else {
             throw BatchFileError(
                 code: .badEncoding, file: file, line: 1, message: "the file is no text",
@@ -98,7 +98,7 @@ struct LineBlock: Sendable {
         self.count = count
     }
 
-    /// Hands over each line with its number, without its line feed and a carriage return before it.
+    /// Calls `body` for each line with its number, without its line feed and a carriage return before it.
     func forEach(_ body: (_ line: UnsafeBufferPointer<UInt8>, _ number: Int) -> Void) {
         bytes.withUnsafeBufferPointer { bytes in
             var start = 0
@@ -155,8 +155,8 @@ struct LineScanner {
         return line
     }
 
-    /// Whole lines that are in memory already and do not need the next line. Each is a record of its own, so they can
-    /// be read on any thread. Returns nil where the next line has to be read by itself.
+    /// Whole lines that are already in memory. Each is a complete record, so they can be parsed on any thread. Returns
+    /// nil where the next line must be read by itself.
     ///
     /// A CSV record continues in the next line only within quotes, and then its line has an odd number of them
     /// (`isQuoted`). A line of NDJSON is always a row.

@@ -1,8 +1,8 @@
-/// The short way for rows of plain cells, as nearly all rows are: they are cut in place.
+/// The fast path for rows of plain cells, which nearly all rows are. It parses them in place.
 enum PlainRow {
-    /// The cells without the blanks around them. Returns nil where the row has to be read with all care: it has a
-    /// `'`, bytes beyond ASCII, a quote that is not around a whole cell, another number of cells than the header, or
-    /// nothing but separators.
+    /// The cells without the blanks around them. Returns nil where the row needs the full parser: it has a `'`, bytes
+    /// beyond ASCII, a quote that is not around a whole cell, another number of cells than the header, or nothing but
+    /// separators.
     static func cells(
         of line: UnsafeBufferPointer<UInt8>, _ header: [BatchColumn]
     ) -> BatchCells? {

@@ -1,9 +1,9 @@
 package import Pricing
 import ServiceKit
 
-/// Writes refused rows as CSV with the file's own columns, so that they can be mended and submitted again. Three
-/// columns at the end hold code, reason and all faults; they are skipped when the file comes back. So is a `'` before
-/// what a spreadsheet would run as a formula.
+/// Writes refused rows as CSV with the file's own columns, so that they can be corrected and submitted again. Three
+/// columns at the end hold the code, the reason and all faults. The reader skips them, and also the `'` before what a
+/// spreadsheet would run as a formula.
 package struct RejectsWriter {
     private let columns: [BatchColumn]
     private let unit: BatchPriceUnit
@@ -19,8 +19,8 @@ package struct RejectsWriter {
         CSVText.record(columns.map(\.rawValue) + ["reject_code", "reject_reason", "faults"])
     }
 
-    /// The line for a row that its own cells made unusable, as it stood in the file. A row that could not be cut into
-    /// cells stands whole in the first column, where it can be mended, and is refused until it is.
+    /// The line for a row whose own cells make it unusable, with its content from the file. A row that could not be
+    /// parsed into cells is written whole in the first column, and is refused until a person corrects it.
     package func line(_ row: SpoiledRow) -> String {
         var cells = columns.map { row.cells[$0] ?? "" }
         if !row.uncut.isEmpty, !cells.isEmpty { cells[0] = row.uncut }

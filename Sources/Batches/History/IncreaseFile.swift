@@ -76,7 +76,7 @@ package struct IncreaseFile: Hashable, Sendable {
     }
 }
 
-/// The cells of one row. Each reader notes what is wrong and goes on.
+/// The cells of one row. Each read notes a fault and continues, so that all faults are reported.
 private struct IncreaseCells {
     let line: Int
     let values: [IncreaseFile.Column: String]

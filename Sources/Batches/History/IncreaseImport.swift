@@ -1,4 +1,4 @@
-/// What a file of past increases adds to those that are stored.
+/// The past increases that a file adds to the stored ones.
 package struct IncreaseImport: Hashable, Sendable {
     package private(set) var addedRows: [IncreaseFile.Row] = []
     /// The rows that are stored already, with the same prices.

@@ -39,8 +39,8 @@ package enum IncreaseQueries {
         ).one().int("unknown")
     }
 
-    /// Of these rows those of an item that nothing tells the subscription had: it renews no such item, none was
-    /// charged, and no change of ours named one. What nothing was received of is left out.
+    /// The rows whose item the subscription never had, as far as we know: it renews no such item, none was charged, and
+    /// no change of ours named one. Subscriptions without any received data are left out.
     package static func ofUnknownItems(
         _ rows: [IncreaseFile.Row], on connection: isolated PostgresConnection
     ) throws -> [IncreaseFile.Row] {

@@ -1,10 +1,10 @@
 package import Pricing
 
-/// What the first reading of a batch leaves: its digest, and which rows name the same subscription.
+/// The result of the first read of a batch: its digest, and which rows name the same subscription.
 ///
-/// A row takes 40 bytes here whatever it says. So a batch of any size can be judged in the order of its lines, a
-/// piece at a time, without reading the file again. Only a file with rows whose cells are wrong is read again,
-/// because what these hold is not kept.
+/// A row takes 40 bytes here, whatever its content. So a batch of any size can be judged in the order of its lines, a
+/// piece at a time, without reading the file again. Only a file with spoiled rows is read again, because the content of
+/// their cells is not kept.
 package struct BatchOutline: Sendable {
     /// The digest of the bytes as they stand, as 64 hexadecimal digits: the same file again is the same batch.
     package private(set) var sha256 = ""
@@ -46,7 +46,7 @@ package struct BatchOutline: Sendable {
     private static let noDependents: UInt32 = 0
     /// The mentions in the order of lines.
     private var mentions: [Mention] = []
-    /// The places of the rows that are not alone with their subscription, or that matter to other rows.
+    /// The places of rows that share their subscription with other rows, or that matter to other rows.
     private var shared: [Place] = []
     private var keys = SubscriptionKeys()
     private var skus = Interner<String>()
@@ -60,7 +60,7 @@ package struct BatchOutline: Sendable {
     /// The most rows of a piece: enough to make one query worthwhile, and few enough to be judged in a few hundredths
     /// of a second.
     static let pieceRowsMax = 4096
-    /// The most pieces that are being cut into cells or wait for their turn.
+    /// The most pieces that are being parsed or wait for their turn.
     private static let piecesInFlight = 6
 
     /// Reads the whole batch once. Throws `empty_file` where it has no row.
@@ -140,9 +140,9 @@ package struct BatchOutline: Sendable {
     /// The rows that name this item, written `SUBSCRIPTION/SKU`, as their dependent.
     func claims(on name: String) -> [DependentClaim] { claimsByName[name] ?? [] }
 
-    /// The rows beside which a row of the subscription must be judged, itself included, in the order of lines. They
-    /// may be empty for a row that is alone with its subscription and has no dependents. A row that was refused for
-    /// its own cells is among them where its item or its dependents matter to another row, and says nothing else.
+    /// All rows together with which a row of the subscription must be judged, itself included, in the order of lines.
+    /// The list may be empty for the only row of a subscription that has no dependents. It has a row that was refused
+    /// for its own cells only where its item or dependents matter to another row; nothing else of that row counts.
     func rows(of id: String) -> [BatchRow] {
         guard let key = keys.key(of: id) else { return [] }
         var low = 0
@@ -215,7 +215,7 @@ package struct BatchOutline: Sendable {
 }
 
 extension BatchRow {
-    /// What the row claims of other subscriptions, by `SUBSCRIPTION/SKU`.
+    /// The items on other subscriptions that the row names as dependents, by `SUBSCRIPTION/SKU`.
     var claims: [(name: String, claim: DependentClaim)] {
         dependentSKUs.compactMap { name in
             guard DependentReference(name).originalTransactionID != nil else { return nil }

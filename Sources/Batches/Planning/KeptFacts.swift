@@ -1,8 +1,8 @@
 import Pricing
 import Synchronization
 
-/// Facts that a plan has read and will need again. In an export the rows of one subscription lie far apart, and
-/// reading it again would be half of the database's work.
+/// A cache of facts that a plan has read and will need again. In an export the rows of one subscription may be far
+/// apart, and reading its facts again would be half of the database's work.
 ///
 /// A million fit, because most subscriptions differ from many others only in their dates. It keeps what the judge
 /// needs for a row without dependents. Subscriptions with increases or open changes are read again.
@@ -32,7 +32,7 @@ final class KeptFacts: Sendable {
         }
     }
 
-    /// What is a subscription's own. Instants are milliseconds, and `none` where there is none.
+    /// The values of one subscription. Instants are milliseconds; `none` stands for a missing one.
     fileprivate struct Kept: Sendable {
         static let none = Int64.min
 
@@ -53,11 +53,11 @@ final class KeptFacts: Sendable {
         var commons = Interner<Common>()
     }
 
-    /// The most distinct commons. Beyond them the subscriptions have too little in common.
+    /// The most distinct `Common` values. With more, the subscriptions have too little in common to be cached.
     private static let commonsMax = 65_536
     private let store = Mutex(Store())
 
-    /// Keeps the subscriptions that are like most.
+    /// Keeps the subscriptions without increases, open changes or other context. Most are like that.
     func keep(_ subscriptions: [PlanQueries.FactRows.Known]) {
         guard !subscriptions.isEmpty else { return }
         store.withLock { store in
@@ -72,7 +72,7 @@ final class KeptFacts: Sendable {
         }
     }
 
-    /// Of each subscription what is kept of it; nil where nothing is.
+    /// The cached facts of each subscription; nil where there are none.
     func found(_ ids: [String]) -> [PlanQueries.FactRows.Known?] {
         store.withLock { store in
             guard !store.kept.isEmpty else { return ids.map { _ in nil } }

@@ -20,7 +20,7 @@ package enum OpenChangeQueries {
         package let dependentSKUs: [String]
         package let effectiveOnOrAfter: String?
         package let forecastConsent: Consent
-        /// What its plan said of a later call, though in time: that it would need consent.
+        /// The plan's forecast that a later call, though in time, would need consent.
         package let foreseen: ForeseenConsent?
         package let sendBy: Instant
         package let dueEffectiveAt: Instant
@@ -35,7 +35,7 @@ package enum OpenChangeQueries {
         /// The wave that it waits for; nil where its wave is released, or its batch has none.
         package let waitsForWave: Int?
         package let grouping: RequestGrouping
-        /// The change that this one takes back.
+        /// The change that this one undoes.
         package let undoes: String?
         /// Whether it was never called, and nothing has happened to it since it was queued.
         package let isFresh: Bool
@@ -84,7 +84,7 @@ package enum OpenChangeQueries {
     /// What a claim reads of a subscription's changes.
     package struct Claimable: Sendable {
         package var changes: [OpenChange] = []
-        /// The increases that changes of ours brought, by item and renewal.
+        /// The increases that our changes caused, by item and renewal.
         package var ours: Set<PastIncrease> = []
         /// Whether Apple has, had or may have one of its changes, open or not.
         package var wasCalled = false
@@ -192,7 +192,7 @@ package enum OpenChangeQueries {
     }
 
     static let statusAwaited = "status_awaited"
-    /// How the reason begins for which a change is parked whose status could not be read.
+    /// The start of the reason of a change that is parked because its status could not be read.
     package static let statusUnread = "its status could not be read"
     /// The condition that the queued change `c` waits until the status of its subscription was read.
     package static let waitsForStatus: SQL = """
@@ -216,8 +216,8 @@ package enum OpenChangeQueries {
         """
     }
 
-    /// Ends the wait of these subscriptions of one bucket, because their statuses were read. What was parked because its status
-    /// could not be read goes, too.
+    /// Ends the wait of these subscriptions of one bucket, because their statuses were read. It also ends the wait of
+    /// changes that were parked because their status could not be read.
     package static func endStatusWait(_ ids: [String]) -> SQL {
         """
         -- name: endStatusWait
@@ -270,7 +270,7 @@ package enum OpenChangeQueries {
         """
     }
 
-    /// From now on statements since the approval are followed for these changes, though no call of ours is known for
+    /// Makes folds follow these changes by all statements since the approval, although no call of ours is known for
     /// them.
     package static func follow(
         _ id: String, _ changeIDs: [String], on connection: isolated PostgresConnection
@@ -299,8 +299,8 @@ package enum OpenChangeQueries {
 
     /// Moves the live plan of a queued change to the renewal that it can still make.
     ///
-    /// - Parameter slip: Why that renewal is later; nil where it is the same. Where an extension has moved the
-    ///   renewal and the change was not dated anew yet, that is the reason.
+    /// - Parameter slip: Why that renewal is later; nil where it is the same. If an extension has moved the renewal and
+    ///   the change was not redated yet, the extension is the reason.
     package static func replan(
         _ id: String, _ changeID: String, sendAfter: Instant?, sendBy: Instant,
         effectiveAt: Instant, isReady: Bool, slip: Slip? = nil

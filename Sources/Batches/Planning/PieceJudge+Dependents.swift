@@ -4,8 +4,9 @@ import Pricing
 extension PieceJudge {
     typealias Known = PlanQueries.FactRows.Known
 
-    /// Reads what rows with dependents are judged by (all of the batch that belong to the known subscriptions): where these live, what parts they play there, and who else
-    /// names them, in the batch and by open changes.
+    /// Reads what rows with dependents are judged by: on which subscription the dependents are, their roles there, and
+    /// who else names them, in the batch and by open changes. `rows` are all rows with dependents of the known
+    /// subscriptions.
     func addDependents(
         to known: [String: Known], _ rows: [BatchRow]
     ) async throws {
@@ -26,8 +27,8 @@ extension PieceJudge {
         try await addClaims(to: known, skus, parents, households)
     }
 
-    /// What the batch alone says of the dependents of a subscription of which nothing was ever received: who else names
-    /// them or their parents, and what they are in rows of their own subscriptions.
+    /// What the batch alone says about the dependents of an unknown subscription: who else names them or their parents,
+    /// and their roles in rows of their own subscriptions.
     func contextOfFile(_ rows: [BatchRow]) -> JudgeContext {
         var context = JudgeContext(increaseHistory: [])
         for row in rows where !row.dependentSKUs.isEmpty {
@@ -56,7 +57,7 @@ extension PieceJudge {
         }
     }
 
-    /// Reads the other subscriptions on which dependents live.
+    /// Reads the other subscriptions that carry dependents.
     private func addCarriers(
         to known: [String: Known], _ skus: [String: Set<String>]
     ) async throws {
@@ -119,8 +120,8 @@ extension PieceJudge {
         return try await connection.read { try SubscriptionQueries.customers(of: ids, on: $0) }
     }
 
-    /// Whether both may be the same customer. A row that names another customer's item is refused, and takes that
-    /// item from nobody.
+    /// Whether both may be the same customer. A row that names another customer's item is refused, so it does not claim
+    /// that item.
     private static func mayBeOne(_ customer: String?, _ other: String?) -> Bool {
         guard let customer, let other else { return true }
         return customer.lowercased() == other.lowercased()

@@ -4,13 +4,12 @@ package import Pricing
 /// Judges pieces of a batch, each row beside all rows of its subscription.
 struct PieceJudge: Sendable {
     let judge: Judge
-    /// nil where all rows may go at once.
+    /// The judges of the waves; nil where all rows may be sent at once.
     let waves: WaveJudges?
     let connection: DatabaseConnection
     /// Past increases count as they were known at this instant; nil stands for now.
     let known: Instant?
-    /// All rows of the batch that name a subscription, in the order of lines. They may be empty for a row that is
-    /// alone.
+    /// All rows of the batch for a subscription, in the order of lines. The list may be empty where there is only one.
     let siblings: @Sendable (String) -> [BatchRow]
     /// The rows of the batch that name an item, as `SUBSCRIPTION/SKU`, as their dependent.
     let claims: @Sendable (String) -> [DependentClaim]
@@ -31,7 +30,7 @@ struct PieceJudge: Sendable {
         let entries =
             judge.environment == .sandbox ? read.map { $0.judged(in: .sandbox) } : read
         var (rows, mentions) = Self.unjudged(entries)
-        // The subscriptions are read in the order of the index, which spares the server jumps.
+        // The subscriptions are read in the order of the index, which avoids random reads on the server.
         mentions.sort()
         let groups = mentions.chunked(by: \.id)
         let ids = groups.compactMap { $0.first?.id }
@@ -84,7 +83,7 @@ struct PieceJudge: Sendable {
             overtaken: overtaken.sorted { $0.line < $1.line })
     }
 
-    /// Rows that only take their places, since the verdicts follow, and which subscriptions they are about.
+    /// Placeholder rows, whose verdicts follow later, and the subscriptions of the rows to judge.
     private static func unjudged(_ entries: [BatchFileEntry]) -> ([PlanRow], [Mention]) {
         var mentions: [Mention] = []
         mentions.reserveCapacity(entries.count)
@@ -105,10 +104,10 @@ struct PieceJudge: Sendable {
         return (rows, mentions)
     }
 
-    /// Of each of these subscriptions what is known of it. `parents` are their rows with dependents.
+    /// The known facts of each of these subscriptions. `parents` are their rows with dependents.
     private func facts(of ids: [String], _ parents: [BatchRow]) async throws -> [Known?] {
         var known = kept.found(ids)
-        // Beside a row with dependents more of its subscription counts than is kept.
+        // A row with dependents needs more facts of its subscription than the cache keeps.
         let whole = Set(parents.map(\.originalTransactionID))
         let places = ids.indices.filter { known[$0] == nil || whole.contains(ids[$0]) }
         guard !places.isEmpty else { return known }
@@ -142,8 +141,8 @@ extension Array {
 }
 
 extension JudgeContext {
-    /// The open and unsent increases for which the row counts as an earlier increase: within 12 months before their call,
-    /// which may leave up to 60 days before their renewal.
+    /// The open and unsent increases for which the row counts as an earlier increase. It does within 12 months before
+    /// their call, which may be up to 60 days before their renewal.
     fileprivate func overtaken(by row: PlanRow) -> [PlannedPiece.Overtaken] {
         guard row.fault == nil, row.direction == .increase, let effectiveAt = row.effectiveAt else {
             return []
@@ -158,8 +157,8 @@ extension JudgeContext {
         }
     }
 
-    /// Notes what the newest facts say of a dependent on another subscription. Where `name` is nil, the row names it
-    /// by its own name.
+    /// Notes what the newest facts say about a dependent on another subscription. `name` is the name in the row; nil
+    /// stands for the reference's own.
     package mutating func note(
         _ reference: DependentReference, as name: String? = nil,
         on carrier: SubscriptionQueries.Carrier?, customer: String?
@@ -177,7 +176,7 @@ extension JudgeContext {
         charges[reference.text] = carrier.charges[reference.sku]
     }
 
-    /// Notes what the same batch says of it, in its rows of the other subscription.
+    /// Notes what the rows for the other subscription in the same batch say about it.
     mutating func note(
         _ reference: DependentReference, as name: String, besides rows: [BatchRow]
     ) {
@@ -198,7 +197,7 @@ extension JudgeContext {
 
 extension JudgeContext {
     /// The facts and our open changes of one subscription. `imported` are past increases that a person stated, and
-    /// `ours` those that changes of ours brought.
+    /// `ours` are those that our changes caused.
     package init(
         increases: [RecordedIncrease], imported: [PastIncrease],
         openChanges: [OpenChangeQueries.OpenChange],
@@ -218,7 +217,7 @@ extension JudgeContext.OpenChange {
         self.init(
             changeID: change.changeID, sku: change.sku, newPrice: change.newPrice,
             dependentSKUs: change.dependentSKUs, state: change.state,
-            // A change that nobody has approved moves no date of a change that is about to be sent.
+            // An unapproved change must not move the date of a change that is about to be sent.
             increasesAt: change.isIncrease && change.state != .awaitingApproval
                 ? change.dueEffectiveAt : nil)
     }

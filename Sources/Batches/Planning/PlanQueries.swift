@@ -16,8 +16,8 @@ package enum PlanQueries {
 
     /// Begins a snapshot: until `endSnapshot` all queries see the database as the first of them does.
     package static func beginSnapshot(on connection: isolated PostgresConnection) throws {
-        // A submission fills price_changes while its plan still reads. A query plan that was made for the first
-        // query, when the table was small, would read ever more of it from end to end.
+        // A submission fills price_changes while its plan still reads. A query plan from the time when the table was
+        // small would keep scanning all of the growing table.
         try connection.script(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL enable_seqscan = off")
     }
@@ -26,9 +26,8 @@ package enum PlanQueries {
         try connection.script("COMMIT")
     }
 
-    /// The facts and the open changes of subscriptions. None of them need exist, and a subscription of which nothing
-    /// was folded yet counts as unknown. `known`: past increases count as they were imported by then; nil stands for
-    /// now.
+    /// The facts and the open changes of subscriptions. They need not exist, and a subscription without any folded
+    /// statement counts as unknown. `known`: past increases count as they were imported by then; nil stands for now.
     package static func facts(
         _ ids: [String], knownAt known: Instant?, on connection: isolated PostgresConnection
     ) throws -> FactRows {
@@ -123,8 +122,8 @@ extension PlanQueries {
 }
 
 extension PlanQueries.FactRows {
-    /// One subscription and what the judge needs besides. It is a class, because both are costly to copy. Whoever
-    /// decoded it owns it alone.
+    /// One subscription and what the judge needs besides. It is a class, because both are costly to copy. Only the task
+    /// that decoded it uses it.
     package final class Known {
         package let facts: SubscriptionFacts
         package var context: JudgeContext

@@ -4,13 +4,13 @@ package import Pricing
 package struct PlannedPiece: Sendable {
     package let entries: [BatchFileEntry]
     package let rows: [PlanRow]
-    /// The rows that wait for a later wave as they would be without it, by their places in `rows`. They are what the
-    /// hash of the plan covers, which says nothing of waves.
+    /// Rows of later waves as they would be without waves, by their index in `rows`. The hash of the plan covers these,
+    /// because it does not depend on waves.
     package let withoutWaves: [Int: PlanRow]
     package let overtaken: [Overtaken]
 
-    /// An open and unsent increase of another batch that needs consent because a row takes effect before it: within
-    /// 12 months it would be the second increase.
+    /// An open and unsent increase of another batch that needs consent because a row takes effect before it, so that it
+    /// is the second increase within 12 months.
     package struct Overtaken: Hashable, Sendable {
         package let changeID: String
         /// The line of the row.
@@ -28,8 +28,8 @@ package struct PlannedPiece: Sendable {
     }
 }
 
-/// Takes a plan. Its pieces are prepared side by side and taken one by one in the order of the file, so that no plan
-/// is ever in memory as a whole.
+/// Receives a plan. Its pieces are prepared in parallel and taken one by one in the order of the file, so that a plan
+/// is never in memory as a whole.
 package protocol PlanSink: Sendable {
     associatedtype Prepared: Sendable
 

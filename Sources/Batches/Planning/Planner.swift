@@ -89,7 +89,7 @@ package struct Planner: Sendable {
         case taken
     }
 
-    /// Reads, judges and takes pieces at once. One is taken at a time, in the order of the file.
+    /// Reads and judges pieces in parallel. The sink takes one at a time, in the order of the file.
     private static func judge<Sink: PlanSink>(
         _ source: PieceSource, _ worker: PieceJudge, into sink: Sink
     ) async throws {
@@ -131,7 +131,7 @@ package struct Planner: Sendable {
     }
 }
 
-/// Where the rows of a plan come from: what the outline kept of them, or the file once more.
+/// The source of the rows of a plan: the outline, or the file read again.
 private enum PieceSource {
     case outline(BatchOutline, Range<Int>.Iterator)
     case file(BatchFileReader)

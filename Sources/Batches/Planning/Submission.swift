@@ -43,7 +43,7 @@ package enum Submission {
             do {
                 totals = try await plan(sink)
             } catch {
-                // Nothing of it may reach the connection once its transaction is over.
+                // No statement of the sink may reach the connection after its transaction has ended.
                 _ = await sink.underWay?.result
                 throw error
             }
@@ -67,7 +67,7 @@ package actor SubmissionSink<Told: PlanSink>: PlanSink {
     private let storesRefused: Bool
     private nonisolated let told: Told
     private var isRefused = false
-    /// The newest statements: the database stores them while the next piece is made.
+    /// The newest statements, which the database runs while the next piece is prepared.
     fileprivate private(set) var underWay: Task<Void, any Error>?
 
     fileprivate init(
@@ -80,7 +80,8 @@ package actor SubmissionSink<Told: PlanSink>: PlanSink {
     }
 
     package nonisolated func prepare(_ piece: PlannedPiece) throws -> Prepared {
-        // It is seeded from the system once a piece, because asking the system for each id costs more than the id.
+        // It is seeded from the system once for each piece, because a system call for each id would cost more than the
+        // id.
         var random = SeededRandom(seed: .random(in: .min ... .max))
         var rows = empty
         for row in piece.rows { rows.add(row, random: &random) }

@@ -4,10 +4,10 @@ import Postgres
 import Pricing
 import ServiceKit
 
-/// Rows of a submission, column by column: the changes, and the refused rows. They are made on any thread and stored
+/// Rows of a submission, column by column: the changes, and the refused rows. They are built on any thread and stored
 /// by `SubmissionQueries.store`.
 ///
-/// History begins later: the batch says for all of its rows that they were submitted, when and by whom.
+/// They get no history line, because the batch records when and by whom all its rows were submitted.
 struct SubmissionRows: Sendable {
     fileprivate var changes = Changes()
     fileprivate var rejects = Rejects()
@@ -15,7 +15,7 @@ struct SubmissionRows: Sendable {
     private let at: Int64
     private let waves: WavePlan?
 
-    /// What a row that can go must have is not checked here: the constraints of the table refuse a NULL.
+    /// Required values of a row are not checked here, because the constraints of the table refuse a NULL.
     fileprivate struct Changes: Sendable {
         var originalTransactionIDs: [String] = []
         var changeIDs: [String] = []
@@ -34,7 +34,7 @@ struct SubmissionRows: Sendable {
         var places: [SharedTerms: Int] = [:]
     }
 
-    /// What many rows of a batch have in common. It is sent once for all of them.
+    /// The terms that many rows of a batch share. They are sent once for all of them.
     fileprivate struct SharedTerms: Hashable, Sendable {
         let sku: String
         let dependentSKUs: [String]

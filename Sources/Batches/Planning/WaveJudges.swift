@@ -1,9 +1,9 @@
 import Pricing
 
-/// One judge for each wave of a batch: its rows are called from the release of the wave on.
+/// One judge for each wave of a batch, which judges its rows as of the release of the wave.
 struct WaveJudges: Sendable {
     private let plan: WavePlan
-    /// nil for a wave that may go at once.
+    /// The judge of each wave; nil for a wave that may be sent at once.
     private let judges: [Judge?]
 
     /// - Parameter judge: Judges rows of a batch that is approved now and has no waves.
@@ -14,7 +14,7 @@ struct WaveJudges: Sendable {
         }
     }
 
-    /// The judge of a subscription's rows; nil where they may go at once, or nothing is known of the subscription.
+    /// The judge of a subscription's rows; nil where they may be sent at once, or where the subscription is unknown.
     ///
     /// - Parameter storefront: What the rows say, where the facts do not.
     func judge(of facts: SubscriptionFacts?, storefront: String?) -> Judge? {

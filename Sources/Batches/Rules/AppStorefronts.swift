@@ -12,8 +12,8 @@ package enum AppStorefronts {
         """)
 
     /// The currencies that a storefront can have, where there is no doubt; nil for any other storefront. Where Apple
-    /// prices in the currency of a country, the storefront of that country has it. Bulgaria has two, because it went
-    /// over to the euro.
+    /// has prices in the currency of a country, the storefront of that country uses it. Bulgaria has two, because it
+    /// changed to the euro.
     static func currencies(of storefront: String) -> Set<String>? {
         if storefront == "BGR" { return ["BGN", "EUR"] }
         if euro.contains(storefront) { return ["EUR"] }

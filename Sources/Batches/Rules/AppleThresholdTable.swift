@@ -39,7 +39,7 @@ enum AppleThresholdTable {
         }
     }
 
-    /// Makes a row of each amount, with Apple as its source.
+    /// Makes one row for each amount, with Apple as its source.
     static func read(_ line: Int, _ texts: [String], _ columns: [Column]) -> RuleFile.ReadLine {
         guard texts.count == columns.count else {
             return RuleFile.ReadLine(

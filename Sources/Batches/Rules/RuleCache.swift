@@ -6,7 +6,7 @@ import Synchronization
 package final class RuleCache: Sendable {
     private struct Known {
         let revision: Int
-        /// The rules are those of this instant and later.
+        /// The rules are valid for this instant and later.
         let from: Instant
         let course: RuleCourse
     }
@@ -22,7 +22,7 @@ package final class RuleCache: Sendable {
         try course(from: now, revision: RuleQueries.revision(on: connection), on: connection)
     }
 
-    /// The same rules, by a version that was just read.
+    /// The same, for a version number that was just read.
     package func course(
         from now: Instant, revision: Int, on connection: isolated PostgresConnection
     ) throws -> RuleCourse {
@@ -31,7 +31,7 @@ package final class RuleCache: Sendable {
             return known.course
         }
         if let course { return course }
-        // An import between the two queries is read now, and again under its own number.
+        // If an import comes between the two queries, its rules are read now, and read again under its own number.
         let read = RuleCourse(try RuleQueries.load(.from, now, on: connection), from: now)
         known.withLock { $0 = Known(revision: revision, from: now, course: read) }
         return read

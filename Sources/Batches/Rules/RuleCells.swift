@@ -1,7 +1,7 @@
 import Pricing
 
-/// The cells of one row that are not empty. Each reader notes what is wrong and goes on, so that a person mends a row
-/// only once.
+/// The cells of one row that are not empty. Each read notes a fault and continues, so that a person corrects a row only
+/// once.
 struct RuleCells {
     let line: Int
     let values: [RuleColumn: String]
@@ -16,7 +16,7 @@ struct RuleCells {
     mutating func rule(_ kind: Rule.Kind) -> Rule? {
         allow(kind.keyColumns + kind.valueColumns, of: kind.rawValue)
         let key = key(kind)
-        // What is wrong with an amount is told before the rest, and with another figure after it.
+        // Faults of an amount are reported before the others, and faults of other figures after them.
         let amount = kind == .threshold ? amount() : nil
         let (validFrom, source) = (validFrom(), source(kind))
         let value =
@@ -69,7 +69,7 @@ struct RuleCells {
 }
 
 extension Rule.Kind {
-    /// The columns of what a rule is about: a file and the tables name them alike.
+    /// The columns of a rule's key. A file and the tables use the same names.
     var keyColumns: [RuleColumn] {
         switch self {
         case .threshold: [.storefront, .currency, .periodKind]
@@ -90,7 +90,7 @@ extension Rule.Kind {
 }
 
 extension RuleCells {
-    /// Notes each cell that says nothing about the rule.
+    /// Notes a fault for each cell that does not belong to the rule.
     private mutating func allow(
         _ columns: [RuleColumn], withSource: Bool = true, of rule: String
     ) {

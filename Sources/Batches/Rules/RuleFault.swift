@@ -21,7 +21,7 @@ package enum RuleFaultCode: String, Hashable, Sendable, CaseIterable {
     case badWithdrawn = "bad_withdrawn"
     case nothingToWithdraw = "nothing_to_withdraw"
     case duplicateRow = "duplicate_row"
-    // These are warnings: a person may take the row all the same.
+    // These are warnings: a person may accept the row all the same.
     case implausibleCurrency = "implausible_currency"
     case implausibleAmount = "implausible_amount"
     case annualBelowNonannual = "annual_below_nonannual"

@@ -9,11 +9,11 @@ package struct RuleFile: Hashable, Sendable {
         package var isDated: Bool
     }
 
-    /// A row that takes back another row.
+    /// A row that withdraws an earlier row.
     package struct Withdrawal: Hashable, Sendable {
         package var line: Int
         package var key: Rule.Key
-        /// From when that row holds; nil where it has always held.
+        /// From when the withdrawn row holds; nil where it has always held.
         package var validFrom: Instant?
     }
 
@@ -90,7 +90,7 @@ package struct RuleFile: Hashable, Sendable {
         if let withdrawal = line.withdrawal { withdrawals.append(withdrawal) }
     }
 
-    /// The faults of rules that a file gives twice from the same instant on: chance would decide which one holds.
+    /// The faults of rules that a file gives twice for the same instant. Which one holds would be arbitrary.
     static func duplicates(
         of rows: [Row], _ withdrawals: [Withdrawal], undated: String
     ) -> [RuleFault] {

@@ -10,7 +10,7 @@ package enum RuleColumn: String, Hashable, Sendable, CaseIterable {
     case source, withdrawn
 }
 
-/// The header row of a file of rules, which tells its form. Names are read without regard to capitals and blanks.
+/// The header row of a file of rules, which decides its format. Names are compared without regard to case and blanks.
 enum RuleFileHeader {
     case own([RuleColumn])
     case appleTable([AppleThresholdTable.Column])

@@ -1,11 +1,11 @@
 package import Pricing
 
-/// What a file of rules changes: the new rules, each beside the one that holds until then, and the withdrawn ones.
+/// What a file of rules changes: the new rules, each with the one that it replaces, and the withdrawn ones.
 package struct RuleImport: Hashable, Sendable {
     package struct Change: Hashable, Sendable {
-        /// The new rule, or the one that is taken back.
+        /// The new rule, or the withdrawn one.
         package var rule: Rule
-        /// What holds at the instant from which the new rule holds, or what holds again; nil where nothing does.
+        /// The rule that the new one replaces, or that holds again after a withdrawal; nil where there is none.
         package var old: Rule?
         package var isWithdrawal: Bool
 
@@ -17,12 +17,12 @@ package struct RuleImport: Hashable, Sendable {
     }
 
     package private(set) var changes: [Change] = []
-    /// The rows that say what holds already.
+    /// How many rows repeat what already holds.
     package private(set) var unchangedCount = 0
     /// The rows that cannot be taken, in the order of lines: those with faults of their own, and those that
     /// contradict the stored rules.
     package private(set) var faults: [RuleFault] = []
-    /// Rows that can hardly be meant, in the order of lines. They are taken only where a person says so.
+    /// Implausible rows, in the order of lines. They are imported only where a person accepts them.
     package private(set) var warnings: [RuleFault] = []
 
     /// Compares a file with all that is stored. Rows without a date of their own hold from `from` on.
@@ -89,8 +89,8 @@ package struct RuleImport: Hashable, Sendable {
             let old =
                 (new?.startsAt ?? .distantPast) >= (known?.startsAt ?? .distantPast)
                 ? new ?? known : known
-            // A dated row is a fact of its own. It is left out only where this very fact is stored, so that a later
-            // row for the days between changes those days alone.
+            // A dated row is left out only where a row with the same date is stored. Otherwise a later row for the days
+            // between would also change the days after them.
             let isKnown = row.isDated ? known?.startsAt == row.rule.startsAt : true
             if isKnown, let old, old.words == row.rule.words {
                 unchangedCount += 1

@@ -1,16 +1,16 @@
 import Pricing
 
-/// Finds rules that can hardly be meant: thresholds in a currency that the storefront does not have, below the amount of
-/// shorter periods, ten times what their neighbours say, or without neighbours to compare them with; rates ten times those in force; other decimals than those in
-/// force.
+/// Finds implausible rules. These are thresholds in a currency that the storefront does not have, below the amount of
+/// shorter periods, ten times their neighbours, or without neighbours to compare; rates ten times those in force; and
+/// other decimals than those in force.
 struct RulePlausibility {
     /// The rules as they were stored before the file, at the instant of the import.
     let stored: RulesInForce
-    /// All rows that stand once the file is imported, by key and in the order of dates.
+    /// All rows that will be stored once the file is imported, by key and in the order of dates.
     let timelines: [Rule.Key: [Rule]]
-    /// Those with the exchange rates that the file brings.
+    /// The stored rules, with the exchange rates of the file.
     let rated: RulesInForce
-    /// From when the thresholds hold that the file brings.
+    /// The start instants of the thresholds in the file, by key.
     let brought: [Rule.Key: Set<Instant?>]
 
     func warnings(of rule: Rule, line: Int) -> [RuleFault] {
@@ -24,7 +24,8 @@ struct RulePlausibility {
         return warnings.compactMap { $0 }
     }
 
-    /// A rate is against the euro, and none moves tenfold at once: a decimal point slipped, or it stands the wrong way round.
+    /// A rate is units of the currency for one euro, and no rate moves tenfold at once. If it seems to, a decimal point
+    /// slipped, or the rate is inverted.
     private func perEuro(_ rate: Rule, _ line: Int) -> RuleFault? {
         if rate.currency == "EUR" {
             guard rate.perEuro != .one else { return nil }
@@ -32,7 +33,8 @@ struct RulePlausibility {
                 line, .implausibleAmount, "1 EUR is 1 EUR, and not \(rate.perEuro.text)",
                 remedy: "remove the row")
         }
-        // Over decades a rate moves tenfold, and an older one may be imported. What the file withdraws counts no more.
+        // A rate may move tenfold over decades, and an older one may be imported, so this compares with the rate in
+        // force then. Rows that the file withdraws do not count.
         guard let known = timelines[rate.key]?.last(where: { $0.startsAt <= rate.startsAt }),
             Self.isMoreThanTenfold(rate.value, known.value)
                 || Self.isMoreThanTenfold(known.value, rate.value)

@@ -2,14 +2,14 @@ package import Facts
 package import Postgres
 package import Pricing
 
-/// The consent rules as they are stored: append-only, each row in force from an instant on.
+/// The stored consent rules. They are append-only, and each row is in force from an instant on.
 package enum RuleQueries {
     /// Which rows are read.
     package enum Span: Sendable {
         /// The rows that judge at the instant. They are enough for a command, however long the history of rates is.
         case at
-        /// Also the rows that come into force later, or were in force in the two years before. They are right at
-        /// every instant from then on.
+        /// Also the rows that come into force later, or were in force in the two years before. They suffice for every
+        /// instant from then on.
         case from
         /// Every row, for a comparison with a file to import.
         case all
@@ -103,8 +103,8 @@ package enum RuleQueries {
             recordedAt: row.instant("recorded_at"))
     }
 
-    /// Stores what a file changes as the next version, and returns its number. The database records who imports;
-    /// `accepted` are the warnings that a person took. `at` is UTC milliseconds. Throws a unique violation where
+    /// Stores the changes of a file as the next version, and returns its number. The database records who imports;
+    /// `accepted` are the warnings that a person accepted. `at` is UTC milliseconds. Throws a unique violation where
     /// another import took the number.
     package static func add(
         _ changes: [RuleImport.Change], accepted: [String] = [], file: String,
@@ -160,8 +160,7 @@ private struct Scope {
         }
     }
 
-    /// The condition that the row `t` of a table stood when the scope's knowledge ended: it was recorded, and not
-    /// withdrawn.
+    /// The condition that the row `t` of a table was recorded, and not withdrawn, by the scope's `known` instant.
     func stands(_ table: String, key: [String]) -> SQL {
         let isSame = key.map { "w.\($0) = t.\($0)" }.joined(separator: " AND ")
         return """

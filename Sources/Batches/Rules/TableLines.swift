@@ -40,8 +40,8 @@ struct TableLines {
         }
     }
 
-    /// The lines. Where no comma separates cells, one before one or two digits, or four or more, is the decimal sign in
-    /// the columns of decimal numbers.
+    /// The lines. Where commas do not separate cells, a comma in a column of decimal numbers is the decimal sign,
+    /// unless exactly three digits follow it.
     func lines(decimalsIn isDecimal: (_ column: Int) -> Bool) -> [Line] {
         guard hasDecimalCommas else { return written }
         return written.map { line in
@@ -58,7 +58,7 @@ struct TableLines {
         lines { columns.indices.contains($0) && decimals.contains(columns[$0]) }
     }
 
-    /// Throws where no row follows the header. It is asked once the header is known to be right.
+    /// Throws where no row follows the header. Call it once the header has been checked.
     func refuseEmpty(_ file: String) throws(BatchFileError) {
         guard written.isEmpty, faults.isEmpty else { return }
         throw BatchFileError(
@@ -72,14 +72,14 @@ struct TableLines {
     }
 
     private static func separator(of bytes: [UInt8]) -> UInt8 {
-        // Of equal counts the first one wins, so it is the comma where there is no separator at all.
+        // For equal counts the first candidate wins, so it is the comma where there is no separator at all.
         [UInt8(ascii: ";"), UInt8(ascii: "\t")].reduce(CSVRecord.comma) { most, candidate in
             bytes.count { $0 == candidate } > bytes.count { $0 == most } ? candidate : most
         }
     }
 
-    /// Spreadsheets that separate cells otherwise write numbers with a decimal comma. Three digits after it could be
-    /// thousands, and stay as they are.
+    /// Spreadsheets that do not separate cells with commas write numbers with a decimal comma. Three digits after a
+    /// comma could be thousands, so such a cell stays as it is.
     private static func withDecimalPoint(_ cell: String) -> String {
         guard let number = cell.wholeMatch(of: /(\d+),(\d{1,2}|\d{4,})/) else { return cell }
         return "\(number.1).\(number.2)"

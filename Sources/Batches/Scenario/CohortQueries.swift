@@ -5,8 +5,8 @@ package import Pricing
 
 /// Reads cohorts of subscriptions, a piece at a time.
 package enum CohortQueries {
-    /// Begins a snapshot, and in it the reading of the subscriptions that may belong to a cohort, in the order in
-    /// which they are stored.
+    /// Begins a snapshot, and a cursor in it over the subscriptions that may belong to a cohort, in the order in which
+    /// they are stored.
     package static func begin(
         _ cohort: Cohort, on connection: isolated PostgresConnection
     ) throws {
@@ -52,8 +52,8 @@ package enum CohortQueries {
         try connection.script("COMMIT")
     }
 
-    /// How many customers did not consent in comparable cases: increases of these items that a customer was asked
-    /// about and that have ended, whatever their batch.
+    /// How many customers did not consent in comparable cases: all ended increases of these items, of any batch, for
+    /// which a customer was asked.
     package static func declines(
         of skus: [String], on connection: isolated PostgresConnection
     ) throws -> (asked: Int64, declined: Int64) {

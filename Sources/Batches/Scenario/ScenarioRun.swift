@@ -1,7 +1,7 @@
 package import Facts
 package import Pricing
 
-/// Judges a whole cohort in one reading: while the database sends one piece, other pieces are judged.
+/// Judges a whole cohort in one pass: while the database sends one piece, other pieces are judged.
 package struct ScenarioRun: Sendable {
     /// The most pieces that are being read or judged. It bounds the memory.
     private static let piecesInFlight = 4
@@ -82,8 +82,8 @@ package struct ScenarioRun: Sendable {
         }
     }
 
-    /// The open changes that name items of these subscriptions as their dependents, by `SUBSCRIPTION/SKU`. Only where the
-    /// scenario has dependents do they matter: the rows then name them, too.
+    /// The open changes that name items of these subscriptions as their dependents, by `SUBSCRIPTION/SKU`. They matter
+    /// only where the scenario has dependents, because then its rows name them too.
     private func claims(
         on rows: PlanQueries.FactRows, _ connection: DatabaseConnection
     ) async throws -> [String: [DependentClaim]] {
@@ -99,7 +99,7 @@ package struct ScenarioRun: Sendable {
         var judged = Judged(number: number, forecasts: judge.emptyForecasts, batch: "")
         var batch = ""
         var all = Array(try rows.decoded().values)
-        // Only a file has an order.
+        // Only a file needs an order.
         if chosen != nil {
             all.sort { $0.facts.originalTransactionID < $1.facts.originalTransactionID }
         }
@@ -124,7 +124,7 @@ package struct ScenarioRun: Sendable {
         CSVText.record([
             row.originalTransactionID, row.sku, row.newPrice.map(price) ?? "", row.currency ?? "",
             row.storefront ?? "", row.dependentSKUs.joined(separator: ";"),
-            // What is free costs nothing that a file could expect.
+            // A free item has no price that the file could state as expected.
             row.expectedPrice.flatMap { $0 > 0 ? price($0) : nil } ?? "",
         ])
     }

@@ -1,7 +1,7 @@
 package import Postgres
 import Pricing
 
-/// The months of the tables that grow for ever. They are made ahead and dropped whole.
+/// The monthly partitions of tables that only grow. They are made ahead, and dropped whole.
 package enum MonthPartitions {
     /// A table that has a partition for each month.
     package enum Table: String, CaseIterable, Sendable {
@@ -11,32 +11,32 @@ package enum MonthPartitions {
         case history = "price_change_history"
         /// The decoded statements, by the instant they were signed.
         case statements = "subscription_events"
-        /// The former versions of statements, by the instant until which they held.
+        /// The former versions of statements, by the instant at which they were replaced.
         case statementVersions = "subscription_event_versions"
         case chargeVersions = "charge_versions"
         case changeVersions = "price_change_versions"
         case cancellationVersions = "dependent_cancellation_versions"
 
-        /// How many months before the running one are made as well: Apple tells again what it signed in the last 180
-        /// days.
+        /// How many months before the current one are made as well, because Apple sends again what it signed in the
+        /// last 180 days.
         var monthsBehind: Int { self == .statements ? 7 : 0 }
     }
 
     /// One partition of a table.
     package struct Partition: Hashable, Sendable {
         package var name: String
-        /// Its span in UTC milliseconds, the end excluded; nil for the default partition, which takes what belongs to
-        /// no month's partition.
+        /// Its span in UTC milliseconds, the end excluded; nil for the default partition, which takes rows whose month
+        /// has no partition.
         package var months: Range<Int64>?
         /// Its size on disk, indexes included.
         package var bytes: Int64
     }
 
-    /// Makes the partitions of the month of `now` (UTC milliseconds) and of so many months after it. Returns how many
-    /// were missing. What the default partition had taken meanwhile moves into them.
+    /// Makes the missing partitions of the month of `now` (UTC milliseconds) and of the months after it, and returns
+    /// how many these were. Rows that the default partition had taken meanwhile move into them.
     ///
-    /// Only that move delays writers and readers of notifications. Those of the history wait while the partition is
-    /// made. Throws when the lock is not free within two seconds, or half a second for the history. Nothing is lost
+    /// Writers and readers of notifications wait only for that move. Those of the history wait while the partition is
+    /// made. Throws when the lock is not free within two seconds, or half a second for the history. No data is lost
     /// without the partition.
     @discardableResult
     package static func prepare(
@@ -51,8 +51,8 @@ package enum MonthPartitions {
         ).one().int("made")
     }
 
-    /// Does the same for every table. Each table is prepared by itself. It must be called outside a transaction, so
-    /// that no lock on one table is held while the next one's is waited for.
+    /// Does the same for every table. It must be called outside a transaction: each table then has its own, and no lock
+    /// on one table is held while the next waits.
     @discardableResult
     package static func prepareAll(
         now: Int64, monthsAhead: Int, on connection: isolated PostgresConnection

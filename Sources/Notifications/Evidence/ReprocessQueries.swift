@@ -21,7 +21,7 @@ enum ReprocessQueries {
         }
     }
 
-    /// What today's code reads of it.
+    /// What today's code reads from it.
     struct Reading: Sendable {
         var signedAtMilliseconds: Int64?
         var type: String?
@@ -31,8 +31,8 @@ enum ReprocessQueries {
         var unknown: [String]
     }
 
-    /// The notifications that were received since then (UTC milliseconds) and were not understood, in part or at all:
-    /// the first `limit` after `place`.
+    /// The notifications that were received since `since` (UTC milliseconds) and not fully understood: the first
+    /// `limit` after `place`.
     static func notUnderstood(
         since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
@@ -50,7 +50,7 @@ enum ReprocessQueries {
             """, on: connection)
     }
 
-    /// The notifications that were received since then and that the fold has quarantined: the first `limit` after
+    /// The notifications that were received since `since` and that the fold has quarantined: the first `limit` after
     /// `place`.
     static func quarantined(
         since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
@@ -71,8 +71,8 @@ enum ReprocessQueries {
             """, on: connection)
     }
 
-    /// All notifications that were received since then, by id, because that order needs no sort: the first `limit`
-    /// after `place`.
+    /// All notifications that were received since `since`: the first `limit` after `place`. They come by id, because
+    /// that order needs no sort.
     static func all(
         since: Int64, after place: Place?, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [Candidate] {
@@ -115,7 +115,7 @@ enum ReprocessQueries {
         }
     }
 
-    /// Keeps what today's code reads of a notification.
+    /// Stores what today's code reads from a notification.
     static func correct(_ candidate: Candidate, _ reading: Reading) -> SQL {
         """
         -- name: correctNotification
@@ -131,10 +131,10 @@ enum ReprocessQueries {
         """
     }
 
-    /// Puts a notification into the inbox as if it had just arrived. The statement that was read of it before stays until
-    /// its fold replaces it, so that no fold in between misses a part of the story; only a subscription that it is not
-    /// about any more loses it at once. Both subscriptions then count as folded to the end of time, so that whatever
-    /// comes next is late and makes them fold from the beginning. The caller holds their locks.
+    /// Puts a notification into the inbox as if it had just arrived. Its former statement stays until the fold replaces
+    /// it, so that no fold in between lacks it; only a subscription that it is no longer about loses it at once. Both
+    /// subscriptions are marked as folded to the end of time, so that the next statement counts as late and makes them
+    /// fold from the beginning. The caller holds their locks.
     static func requeue(
         _ candidate: Candidate, under id: String, signedAtMilliseconds: Int64?
     ) -> [SQL] {
@@ -160,7 +160,7 @@ enum ReprocessQueries {
         ]
     }
 
-    /// Takes a notification out of the inbox of these subscriptions, of which today's code reads no statement.
+    /// Takes a notification out of the inbox of these subscriptions, because today's code reads no statement from it.
     static func takeOut(_ uuid: String, of ids: [String]) -> SQL {
         """
         -- name: takeOutOfInbox

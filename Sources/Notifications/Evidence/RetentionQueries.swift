@@ -1,7 +1,7 @@
 import Facts
 package import Postgres
 
-/// Drops old evidence, whole partitions of it. Only the owner of the tables may.
+/// Drops old evidence by whole partitions. Only the owner of the tables may do that.
 ///
 /// What was folded from it stays: `subscription_events` holds the decoded statements, so that a fold from the
 /// beginning never needs the evidence.
@@ -19,7 +19,7 @@ package enum EvidenceRetention {
         package var bytes: Int64
     }
 
-    /// What the default partition holds of one month.
+    /// The rows of one month in the default partition.
     package struct Stray: Hashable, Sendable {
         /// The first instant of the month, in UTC milliseconds.
         package var month: Int64
@@ -51,7 +51,7 @@ package enum EvidenceRetention {
         }
     }
 
-    /// What the default partition took, because its month had no partition yet.
+    /// The rows that the default partition took because their month had no partition.
     package static func strays(on connection: isolated PostgresConnection) throws -> [Stray] {
         try connection.query(
             """
@@ -64,10 +64,11 @@ package enum EvidenceRetention {
         }
     }
 
-    /// Drops the partition, in the caller's transaction. Returns false where work waits for it.
+    /// Drops the partition, in the caller's transaction. Returns false where a notification in it still waits for its
+    /// fold.
     ///
-    /// The lock keeps every writer and reader out while it asks and drops. It waits half a second for the lock
-    /// (`lockNotAvailable`), because writers and readers queue behind the wait.
+    /// A lock keeps writers and readers out while it checks and drops. It waits half a second for the lock (then throws
+    /// `lockNotAvailable`), because writers and readers queue behind the wait.
     package static func drop(
         _ candidate: Candidate, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -77,7 +78,7 @@ package enum EvidenceRetention {
             LOCK TABLE repricer.notifications IN ACCESS EXCLUSIVE MODE;
             \(ServiceControlQueries.allowingThisProgram)
             """)
-        // It asks again under the lock, because a reprocessing may have brought work back meanwhile.
+        // It checks again under the lock, because `reprocess` may have put notifications back meanwhile.
         let waiting = try waiting(in: candidate.months, on: connection)
         guard waiting == 0 else { return false }
         let name = try connection.query(
@@ -87,13 +88,13 @@ package enum EvidenceRetention {
             WHERE parent = 'notifications' AND partition = \(candidate.partition) AND NOT is_default
             """
         ).oneOrNil()?.text("name")
-        // Another process may have been faster.
+        // Another process may have dropped it already.
         guard let name else { return true }
         try connection.script("DROP TABLE repricer.\(name)")
         return true
     }
 
-    /// The spans before `horizon` (UTC milliseconds) of which no month stands any more, the oldest first.
+    /// The spans before `horizon` (UTC milliseconds) whose partitions have all been dropped, the oldest first.
     package static func goneRanges(
         before horizon: Int64, on connection: isolated PostgresConnection
     ) throws -> [Range<Int64>] {
@@ -109,10 +110,10 @@ package enum EvidenceRetention {
         return gone
     }
 
-    /// Deletes the first ids, about `limit`, of the notifications that were received in the span and whose evidence is
-    /// gone. What its index names is left behind once and not visited again.
+    /// Deletes about `limit` ids of the notifications that were received in the span and whose evidence is gone. The
+    /// next step starts after them, so dead index entries are read only once.
     ///
-    /// A notification that comes again later is stored again, and folds to nothing new: its statement is in
+    /// If such a notification comes again, it is stored again but changes nothing, because its statement is in
     /// `subscription_events` under the same id and instant.
     package static func forgetIDs(
         of span: Range<Int64>, limit: Int, on connection: isolated PostgresConnection
@@ -160,8 +161,8 @@ package struct DeletedSpan: Sendable {
     /// What is still to be done (UTC milliseconds); nil where nothing is.
     package var left: Range<Int64>?
 
-    /// Cuts a step off the span, which ends with the given millisecond. A row may lie within it, so the cut is behind
-    /// it: the next step begins with another row in any case.
+    /// Splits off a step that ends with the given millisecond. A row may lie within that millisecond, so the rest
+    /// starts after it, and the next step cannot find the same row again.
     static func split(
         _ span: Range<Int64>, afterMillisecond last: Int64?
     ) -> (step: Range<Int64>, left: Range<Int64>?) {

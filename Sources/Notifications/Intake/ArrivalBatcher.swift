@@ -6,19 +6,19 @@ import Synchronization
 /// `NotificationStore.batchMax` of those that wait. There is no timer: a lone arrival commits at once, and the more
 /// come, the larger the batches are.
 ///
-/// A database that does not answer holds nobody for longer than two deadlines, one behind a batch that hangs and one
-/// in the next. What waits meanwhile is bounded in number and in bytes.
+/// While the database does not answer, an arrival waits for at most two deadlines: one behind a hanging batch, and one
+/// in the next. The waiting arrivals are limited in number and in bytes.
 package actor ArrivalBatcher {
     /// Stores a batch: true where an arrival was new.
     package typealias Commit = @Sendable ([Arrival]) async throws(ArrivalError) -> [Bool]
 
     package struct Limits: Sendable {
-        /// How many arrivals may wait. Further senders are asked to come again.
+        /// How many arrivals may wait. Further senders are asked to try again.
         package var waitingMax = 1024
         /// How many payload bytes may wait. One arrival is always let in, however large it is.
         package var waitingBytesMax = 64 << 20
-        /// How long a batch may take. A batch that takes longer may still become durable. Its senders are asked to
-        /// come again, and then find their arrivals known.
+        /// How long a batch may take. A batch that takes longer may still become durable. Its senders are asked to try
+        /// again, and their arrivals then count as known.
         package var commitDeadline: Duration = .seconds(10)
 
         package init() {}
@@ -102,8 +102,8 @@ package actor ArrivalBatcher {
         var didHang = false
     }
 
-    /// Commits a batch. Where it fails because of what one of its arrivals may have caused, the arrivals are tried
-    /// one by one, so that each costs its own sender only. A disturbed arrival gets one more try, alone or not.
+    /// Commits a batch. Where the cause of a failure may lie in one arrival, the arrivals are tried one by one, so that
+    /// a failure affects only its own sender. A disturbed arrival gets one more try, alone or not.
     private func commitAll(_ batch: [Arrival], isLastTry: Bool = false) async -> Settled {
         switch await commitWithinDeadline(batch) {
         case .success(let isNew):
@@ -137,7 +137,7 @@ package actor ArrivalBatcher {
         .unavailable("the database did not answer within \(deadline)")
     }
 
-    /// nil where none came within the deadline.
+    /// The result of a batch; nil where none came within the deadline.
     private typealias Outcome = Result<[Bool], ArrivalError>?
 
     private func commitWithinDeadline(_ batch: [Arrival]) async -> Outcome {

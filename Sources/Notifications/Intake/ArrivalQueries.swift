@@ -39,14 +39,14 @@ struct ArrivalBatch: Sendable {
         return isNew
     }
 
-    /// The distinct headers. They are sent with every batch, known or not: what a process remembers of the table may
-    /// be wrong after a restore, and evidence could then not be rebuilt.
+    /// The distinct headers. They are sent with every batch, even if stored already. A process must not rely on what it
+    /// remembers, because after a restore the table may lack them, and evidence could not be rebuilt.
     private func distinctHeaders() -> [SigningHeader] {
         firsts.flatMap(\.arrival.evidence.headers)
     }
 }
 
-/// Stores arrivals. The first arrival of an id wins, and only the winner writes the evidence and the work.
+/// Stores arrivals. The first arrival of an id wins. Only for that one are the evidence and the inbox row written.
 private func storeArrivals(_ arrivals: [Arrival], receivedAt: Int64) -> SQL {
     """
     -- name: storeArrivals

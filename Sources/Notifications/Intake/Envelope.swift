@@ -2,7 +2,7 @@ import JSON
 
 /// `{"signedPayload":"…"}`: the body of a notification, and a line of a file.
 enum Envelope {
-    /// The limits of a body or a line. Nothing of the envelope is deep.
+    /// The limits of a body or a line. An envelope is never deeply nested.
     private static let limits = JSONDocument.Limits(bytesMax: 1 << 20, depthMax: 32)
     private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
 
@@ -11,8 +11,8 @@ enum Envelope {
 
     /// The payload, or why there is none. It never quotes the input.
     ///
-    /// Two payloads are refused: it would be a guess which one the sender meant, and another program on the way may
-    /// have read the other one.
+    /// Two payloads are refused, because we would have to guess which one the sender meant, and a program on the way
+    /// may have read the other one.
     static func payload(in bytes: some Sequence<UInt8>) -> Result<String, NotificationRefusal> {
         var text = Array(bytes)
         // RFC 8259 section 8.1 lets a reader ignore the byte order mark, and some senders' libraries write one.

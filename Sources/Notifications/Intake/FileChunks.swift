@@ -12,7 +12,7 @@ package final class FileChunks {
     private let path: String
     private let descriptor: Int32
     private var hasBegun = false
-    /// The bytes that were read so far, and those of the whole file: nil of a pipe.
+    /// The bytes that were read so far, and those of the whole file (nil for a pipe).
     package private(set) var bytesRead: Int64 = 0
     package let size: Int64?
 
@@ -29,7 +29,7 @@ package final class FileChunks {
         close(descriptor)
     }
 
-    /// The next bytes; nil at the end. Throws on what gzip wrote, which its first two bytes show.
+    /// The next bytes; nil at the end. Throws for a gzip file, which its first two bytes show.
     package func next() throws(Failure) -> [UInt8]? {
         if hasBegun { return try read() }
         hasBegun = true

@@ -1,6 +1,6 @@
 import ServiceKit
 
-/// What became of the lines of a file. The five counts add up to `lines`.
+/// The outcomes of the lines of a file. The five counts add up to `lines`.
 package struct IngestSummary: Hashable, Sendable {
     package struct Problem: Hashable, Sendable {
         /// The line's number, from 1 on.
@@ -50,7 +50,7 @@ package struct IngestSummary: Hashable, Sendable {
 /// duplicate.
 package struct IngestError: Error, Sendable, CustomStringConvertible {
     package enum Kind: Hashable, Sendable {
-        /// The database is away.
+        /// The database cannot be reached.
         case away
         /// The database has been migrated for newer programs.
         case outdated
@@ -82,7 +82,7 @@ package struct IngestReader: Sendable {
     package static let lineBytesMax = 1 << 20
     /// The code of the refusal of a longer one.
     static let lineTooLong = "line_too_long"
-    /// How many lines are verified and stored at the same time: enough for two full batches.
+    /// How many lines are being verified or stored at a time: enough for two full batches.
     private static let flyingMax = 2 * NotificationStore.batchMax
     private static let flyingBytesMax = 8 << 20
 
@@ -95,7 +95,7 @@ package struct IngestReader: Sendable {
         self.threads = max(1, threads)
     }
 
-    /// Takes every line. `nextChunk` gives bytes, cut anywhere, and nil at the end.
+    /// Stores every line. `nextChunk` returns bytes, cut anywhere, and nil at the end.
     package func ingest(_ nextChunk: @escaping () throws -> [UInt8]?) async throws(IngestError)
         -> IngestSummary
     {

@@ -3,18 +3,18 @@ package import HTTP
 package import Pricing
 package import ServiceKit
 
-/// Takes V1 notifications. It checks the shared secret, the app and the environment, and puts them into the same
+/// Accepts V1 notifications. It checks the shared secret, the app and the environment, and puts them into the same
 /// inbox.
 ///
-/// The secret is in every body. What is kept and deduplicated is the body without it. The secret is never logged, and
-/// a body with a wrong one is not kept at all.
+/// Every body contains the secret. The body is stored, and recognised as a duplicate, without it. The secret is never
+/// logged, and a body with a wrong one is not kept at all.
 package struct LegacyIntake: Sendable {
-    /// Asks for the status of a subscription, durably, so that what a V1 notification hints at is read where it is
-    /// signed. Asking again changes nothing.
+    /// Requests a status check of a subscription, durably, because only the status is signed and a V1 notification is
+    /// just a hint. A repeated request changes nothing.
     package typealias AskForStatus =
         @Sendable (_ originalTransactionID: String, _ at: Int64) async throws -> Void
 
-    /// The codes of its refusals that no other has.
+    /// The codes of refusals that only this intake has.
     static let codes = ["two_passwords", "no_notification_type", wrongSecret]
     private static let wrongSecret = "wrong_shared_secret"
 
@@ -56,7 +56,8 @@ package struct LegacyIntake: Sendable {
                 type: notification.type, originalTransactionID: notification.originalTransactionID,
                 understood: notification.kind != nil, isWork: event != nil,
                 unknown: notification.unknown.map(\.description), evidence: .whole(redacted)))
-        // It asks for a repeated notification too, because the first time may have ended between the two.
+        // A repeated notification requests the check too, because the process may have ended between the two steps the
+        // first time.
         guard case .stored = outcome, notification.kind != .consumptionRequest,
             let subscription = notification.originalTransactionID
         else { return outcome }

@@ -4,7 +4,7 @@ import Glibc
 package struct LineReader {
     package enum Line: Equatable {
         case bytes([UInt8])
-        /// The line was longer than the limit, and its bytes were passed over.
+        /// The line was longer than the limit, and its bytes were skipped.
         case tooLong
     }
 
@@ -14,7 +14,7 @@ package struct LineReader {
     private var position = 0
     package private(set) var number = 0
 
-    /// - Parameter nextChunk: Gives nil at the end of the input.
+    /// - Parameter nextChunk: Returns nil at the end of the input.
     package init(limit: Int, nextChunk: @escaping () throws -> [UInt8]?) {
         self.limit = limit
         self.nextChunk = nextChunk

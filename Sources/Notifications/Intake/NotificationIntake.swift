@@ -1,20 +1,20 @@
 internal import AppStore
 package import ServiceKit
 
-/// What became of one payload.
+/// The outcome for one payload.
 package enum IntakeOutcome: Hashable, Sendable {
-    /// It is durable. `isNew` is false where it was known, and `understood` is false where it is only evidence.
+    /// It is durable. `isNew` is false for a duplicate, and `understood` is false for one that is only kept as
+    /// evidence.
     case stored(isNew: Bool, understood: Bool)
     case refused(NotificationRefusal)
-    /// It is not stored, and the sender should come again.
+    /// It is not stored, and the sender should try again.
     case unavailable(String)
-    /// It is not stored, because the database has been migrated for newer programs. The sender should come again: another
-    /// process may be one of these.
+    /// It is not stored, because the database has been migrated for newer programs. The sender should try again,
+    /// because another process may already be a newer one.
     case outdated(String)
 }
 
-/// Where all notifications come in, over HTTP and from files: it verifies and stores them, and says what became of
-/// each.
+/// The entry for all notifications, over HTTP and from files. It verifies and stores each, and returns the outcome.
 package final class NotificationIntake: Sendable {
     /// The values of `outcome` in `repricer_notifications_total`: what became of a payload, or the code of its refusal.
     private static let outcomes =
@@ -26,7 +26,7 @@ package final class NotificationIntake: Sendable {
     private let batcher: ArrivalBatcher
     private let clock: any WallClock
     private let metrics: Metrics
-    // These are kept at hand, because looking each up by its name costs time for every notification.
+    // These are stored, because a lookup by name would cost time for every notification.
     private let verifyTime: Timing
     private let storeTime: Timing
     private let stored: Counter
@@ -72,8 +72,8 @@ package final class NotificationIntake: Sendable {
 
     /// Returns `stored` only once the payload is durable.
     ///
-    /// It verifies on the thread that calls: some 0.5 ms of computation, for which each connection of the receiver
-    /// has a thread. Another thread would cost more than it saves. `seen` gets what was verified before it is stored.
+    /// It verifies on the calling thread, in some 0.5 ms. Each connection of the receiver has a thread, so another one
+    /// would cost more than it saves. `seen` gets the verified arrival before it is stored.
     package func take(
         _ signedPayload: String, seen: (Arrival) -> Void = { _ in }
     ) async -> IntakeOutcome {
@@ -137,7 +137,7 @@ package final class NotificationIntake: Sendable {
         }
     }
 
-    /// Counts unknown parts by kind alone. Their names come from outside, and would make labels without end.
+    /// Counts unknown parts only by kind, because their names come from outside and would create labels without limit.
     private func count(_ unknown: [String]) {
         for part in unknown {
             let kind = String(part.prefix { $0 != ":" })

@@ -35,15 +35,15 @@ package struct Arrival: Hashable, Sendable {
     }
 }
 
-/// Why arrivals were not stored. Nothing of the call is kept then, unless the answer itself was lost, so it is always
-/// safe to store the same arrivals again.
+/// Why arrivals were not stored. None of them is stored then, unless only the answer was lost, so it is always safe to
+/// store the same arrivals again.
 package enum ArrivalError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The database is away, full, read-only or closed to us, and a later try may succeed.
+    /// The database cannot be reached, is full or read-only, or denies access. A later try may succeed.
     case unavailable(String)
     /// The server refused the batch for a reason that may lie in one arrival, or in a race with others (a deadlock,
     /// an internal error). Each arrival by itself may succeed.
     case disturbed(String)
-    /// PostgreSQL cannot hold a value of some arrival, and would refuse the same arrivals again.
+    /// PostgreSQL cannot store a value of some arrival, and would refuse the same arrivals again.
     case refused(String)
     /// The database has been migrated for newer programs. The text says which.
     case outdated(String)
@@ -57,12 +57,12 @@ package enum ArrivalError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Keeps notifications, each once.
+/// Stores notifications, each once.
 package struct NotificationStore: Sendable {
     /// The most arrivals of one call: about 300 KB of payloads of usual size, packed.
     package static let batchMax = 100
 
-    /// How often one batch is tried where partitions change during it.
+    /// How often a batch is tried when partitions change meanwhile.
     private static let attemptsMax = 4
 
     private let pool: PostgresPool
@@ -80,7 +80,7 @@ package struct NotificationStore: Sendable {
             }
             return isClosed ? "the database is read-only" : schema.obstacle()
         } catch {
-            // Whoever reaches the port may read it, so it names neither host nor user. Logs do.
+            // Anyone who can reach the port may read this text, so it names neither host nor user. The log names both.
             return "the database is away: \((error as? PostgresError)?.description ?? "\(error)")"
         }
     }
@@ -119,8 +119,8 @@ package struct NotificationStore: Sendable {
 }
 
 extension PostgresError {
-    /// Whether the row's month got its partition while the statement was on its way to the default one. The same
-    /// statement finds the partition next time. No check of ours failed, because ours have names.
+    /// Whether the partition of the row's month was made while the statement was about to write to the default
+    /// partition. The same statement succeeds next time. It cannot be one of our checks, because those have names.
     fileprivate var isAboutPartition: Bool { sqlState == .checkViolation && constraint == nil }
 }
 
@@ -137,8 +137,8 @@ private func arrivalError(_ error: any Error) -> ArrivalError {
     }
 }
 
-/// The reason in words. Where nobody could be reached, only libpq knows it: a wrong host, or a refused password. It
-/// names host and user, and never the password.
+/// The reason in words. For a failed connection, such as a wrong host or a refused password, it is libpq's message,
+/// which names host and user but never the password.
 private func reason(_ error: PostgresError) -> String {
     switch error.code {
     case .cannotConnect, .connectionLost:

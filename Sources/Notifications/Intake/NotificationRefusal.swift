@@ -32,7 +32,7 @@ package struct NotificationRefusal: Error, Hashable, Sendable, CustomStringConve
     package var description: String { "\(code): \(message); \(remedy)" }
 }
 
-/// Verifies one payload at an instant (UTC milliseconds) and reduces it to what is kept. It is pure computation of
+/// Verifies one payload at an instant (UTC milliseconds) and reduces it to what is stored. It is pure computation of
 /// some 0.5 ms, or 3 ms where the chain of certificates is new.
 package typealias NotificationCheck =
     @Sendable (_ signedPayload: String, _ now: Int64) throws(NotificationRefusal) -> Arrival

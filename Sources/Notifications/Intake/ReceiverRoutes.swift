@@ -5,10 +5,10 @@ package import ServiceKit
 
 /// Answers the requests of the port that Apple reaches: notifications and health, and nothing else.
 ///
-/// A path counts only as it is spelt here, so that what a proxy lets through means the same to both.
+/// A path must match exactly, so that a proxy's rules and ours mean the same path.
 ///
-/// It decides nothing about prices and keeps nothing in memory: what is not in the database when it answers 200 would
-/// be lost. So it answers 200 only after the commit.
+/// It decides nothing about prices and keeps nothing in memory. A notification that is not in the database when it
+/// answers 200 would be lost, so it answers 200 only after the commit.
 package final class ReceiverRoutes: Sendable {
     private let intake: NotificationIntake
     private let legacy: LegacyIntake?

@@ -1,8 +1,8 @@
 package import ServiceKit
 internal import Synchronization
 
-/// Logs a line for a refused payload, but at most `linesMax` a minute: whoever posts forgeries must not fill a disk.
-/// The next line that may be written says how many were left out. The metrics count them all.
+/// Logs a line for a refused payload, but at most `linesMax` a minute, so that forgeries cannot fill the disk. The next
+/// written line says how many were left out. The metrics count them all.
 package final class RefusalLog: Sendable {
     package static let linesMax = 20
     private static let window = Duration.seconds(60)

@@ -2,14 +2,14 @@ package import HTTP
 package import ServiceKit
 internal import Synchronization
 
-/// Follows the file of a shared secret, so that a new one needs no restart.
+/// Watches the file of a shared secret, so that a new secret needs no restart.
 ///
-/// It reads the file anew each time, as a file's time can lie. A file that cannot be read is reported once, and the
-/// secret from before stays, so that a file that is being written refuses nobody.
+/// It reads the file each time, because a modification time can be wrong. A file that cannot be read is reported once,
+/// and the former secret stays, so that no sender is refused while the file is being written.
 package final class SecretWatch: Service {
     package enum Outcome: Hashable, Sendable {
         case unchanged, replaced
-        /// The file is unusable for this reason. The secret from before stays.
+        /// The file is unusable for this reason. The former secret stays.
         case refused(String)
     }
 
@@ -29,8 +29,8 @@ package final class SecretWatch: Service {
     ///   - secret: The secret in use, made from the same file before.
     ///   - interval: The time between two readings.
     ///   - reloads: Each element makes it read at once; in the service it is SIGHUP.
-    ///   - read: Gives the file's text, and throws where it is unusable. What it throws is logged, so it must not
-    ///     hold the secret.
+    ///   - read: Returns the file's text, and throws where it is unusable. The error is logged, so it must not contain
+    ///     the secret.
     package init(
         label: String, secret: SharedSecret, interval: Duration = .seconds(5),
         reloads: @escaping @Sendable () -> AsyncStream<Int32>, log: Log, metrics: Metrics,
@@ -53,10 +53,10 @@ package final class SecretWatch: Service {
         try await keepReading(every: interval, and: reloads) { [self] in reload() }
     }
 
-    /// Reads the file once and uses what it holds.
+    /// Reads the file once, and uses the secret in it.
     @discardableResult
     package func reload() -> Outcome {
-        // Only one reading is made at a time, because an older one must not replace a newer one.
+        // Only one read runs at a time, because an older one must not replace a newer one.
         reported.withLock { reported in
             do {
                 let isOther = secret.replace(fileContent: try read())

@@ -1,10 +1,10 @@
 internal import Dispatch
 internal import Foundation
 
-/// Lets as many threads compute at once as there are cores; the others wait for their turn.
+/// Lets as many threads compute at a time as there are cores; the others wait.
 ///
-/// Each connection has a thread of its own. When dozens verify at the same moment they only take turns on the cores
-/// and push each other's data out of the caches, and all of them end late.
+/// Each connection has a thread of its own. If dozens of them verified at the same time, they would only share the
+/// cores and evict each other's cache lines, and all of them would finish late.
 struct Turnstile: Sendable {
     private let places: DispatchSemaphore
 
@@ -13,7 +13,7 @@ struct Turnstile: Sendable {
         self.places = DispatchSemaphore(value: max(1, places))
     }
 
-    /// Runs a computation. It must not wait for anything, because it would hold a core's place for nothing.
+    /// Runs a computation. It must not wait for anything, because it would block a core's place meanwhile.
     func pass<Value, Failure: Error>(
         _ work: () throws(Failure) -> Value
     ) throws(Failure) -> Value {

@@ -14,7 +14,7 @@ extension Evidence {
 
     /// The content, which was verified when it was stored.
     ///
-    /// - Parameter receivedAt: It stands in where the payload has no time of its own.
+    /// - Parameter receivedAt: Used where the payload has no time of its own.
     package func decoded(receivedAt: Instant) throws(PackedPayload.Damage) -> VerifiedNotification {
         switch self {
         case .whole(let text):

@@ -1,8 +1,8 @@
 package import Facts
 package import ServiceKit
 
-/// Keeps partitions of evidence and of the history of changes ready for the months to come. Without a partition
-/// nothing is lost, because the default one takes what belongs to no month's.
+/// Keeps partitions of evidence and of the history of changes ready for the months to come. Nothing is lost without a
+/// partition, because the default partition takes the rows.
 package struct MonthsAhead: Service {
     /// How many months after the running one must be ready.
     package static let count = 3
@@ -19,7 +19,8 @@ package struct MonthsAhead: Service {
     }
 
     package func run() async throws {
-        // The pause is a day of the business clock, but no shorter than a busy database bears.
+        // The pause is a day of the business clock, but at least so long that a fast clock does not overload the
+        // database.
         let pause = max(.milliseconds(200), clock.realDuration(of: .seconds(86_400)))
         let every = min(pause, .seconds(3600))
         await Rounds(
@@ -31,7 +32,7 @@ package struct MonthsAhead: Service {
         }
     }
 
-    /// Makes what is missing, and returns how many partitions that were.
+    /// Makes the missing partitions, and returns how many.
     @discardableResult
     package func prepareOnce() async throws -> Int {
         let now = clock.nowMilliseconds()

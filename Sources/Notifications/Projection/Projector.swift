@@ -12,7 +12,7 @@ package struct Projector: Service {
     private let limits: Limits
 
     package struct Limits: Sendable {
-        /// The notifications of a transaction: about 4 MB of packed evidence.
+        /// The most notifications of a transaction: about 4 MB of packed evidence.
         package var notificationsPerFold = 1000
         /// How many buckets are folded at the same time, each on a connection of its own.
         package var workers = 2
@@ -45,8 +45,8 @@ package struct Projector: Service {
         }
     }
 
-    /// Folds what waits now, and returns how many notifications were folded or quarantined. A bucket that fails does
-    /// not stop those after it, unless the database is away. The first failure is thrown at the end.
+    /// Folds what waits now, and returns how many notifications were folded or quarantined. The failure of a bucket
+    /// does not stop the next ones, unless the database cannot be reached. The first failure is thrown at the end.
     package func foldOnce() async throws -> Int {
         let buckets = try await pool.read { try EventQueries.bucketsWithWork(on: $0) }
         // Each worker takes every n-th bucket, so two never ask for the same subscriptions.
@@ -101,8 +101,8 @@ package struct Projector: Service {
         do {
             outcome = try await foldTogether(bucket: bucket)
         } catch  where isDataFault(error) {
-            // One of many could not be stored, and its transaction failed with it. Which one shows when each has its
-            // own.
+            // One of many could not be stored, so the whole transaction failed. Separate transactions find out which
+            // one.
             outcome = try await foldApart(bucket: bucket)
         }
         metrics.increment("repricer_folded_total", by: outcome.folded)
@@ -177,7 +177,7 @@ package struct Projector: Service {
         }
     }
 
-    /// Folds what waits for those of the subscriptions that nobody else holds.
+    /// Folds the waiting notifications of those subscriptions that no other session has locked.
     private static func fold(
         _ waiting: [String], limit: Int, on connection: isolated DatabaseConnection
     ) throws -> Outcome {
@@ -194,7 +194,7 @@ package struct Projector: Service {
         let (events, faults) = decode(notifications)
         let reread = try forget(notifications.filter(\.isReread), on: connection)
         try SubscriptionFolder.fold(events, reread: reread, on: connection)
-        // Of these nothing is read today.
+        // Today's code reads no statement about these subscriptions any more, so they are folded without one.
         let rest = reread.subtracting(events.map(\.originalTransactionID)).sorted()
         if !rest.isEmpty {
             try SubscriptionFolder.foldAnew(rest, isReread: true, on: connection)
@@ -206,7 +206,7 @@ package struct Projector: Service {
         return Outcome(folded: events.count, quarantined: faults.count)
     }
 
-    /// Takes out the statements that were read of these notifications before, and returns whose they were.
+    /// Deletes the statements that were read from these notifications before, and returns their subscriptions.
     private static func forget(
         _ reread: [EventQueries.Waiting], on connection: isolated DatabaseConnection
     ) throws -> Set<String> {
@@ -225,7 +225,7 @@ package struct Projector: Service {
         var faults: [DatabaseStatement] = []
         for waiting in notifications {
             let receivedAt = Instant(milliseconds: waiting.receivedAt)
-            // It was verified when it arrived, and here it only has to be read. Damaged bytes yield no event.
+            // It was verified when it arrived, so it only has to be read here. Damaged bytes give no event.
             let signed = (try? waiting.evidence.decoded(receivedAt: receivedAt))?.event
             let event = signed ?? waiting.legacyEvent(receivedAt: receivedAt)
             var why = "the stored payload no longer reads as a statement on this subscription"

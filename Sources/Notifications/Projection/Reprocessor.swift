@@ -3,8 +3,8 @@ package import Facts
 import Pricing
 package import ServiceKit
 
-/// Reads stored notifications anew after an upgrade: what was not understood, in part or at all, and what the fold
-/// quarantined. What reads differently today goes into the inbox again.
+/// Reads stored notifications again after an upgrade: those that were not fully understood, and those that the fold
+/// quarantined. Those that today's code reads differently go into the inbox again.
 ///
 /// A page is one transaction that holds the locks of its subscriptions, so the service may run meanwhile. A second
 /// run finds nothing left to do.
@@ -15,12 +15,13 @@ package struct Reprocessor: Sendable {
     private let pool: DatabasePool
     private let log: Log
 
-    /// What became of the notifications that were read. The last four add up to `read`.
+    /// The outcomes of the notifications that were read. `requeued`, `corrected`, `unchanged` and `damaged` add up to
+    /// `read`.
     package struct Summary: Hashable, Sendable {
         package var read = 0
         /// They wait to be folded again.
         package var requeued = 0
-        /// They are known now, and there is nothing to fold.
+        /// They are understood now, and there is nothing to fold.
         package var corrected = 0
         /// They read as before.
         package var unchanged = 0
@@ -45,8 +46,8 @@ package struct Reprocessor: Sendable {
         self.log = log
     }
 
-    /// Reads what was received since then (UTC milliseconds). With `all` it also reads what was understood, and folds
-    /// it again. `reporting` is told after each page what became of all so far.
+    /// Reads what was received since `since` (UTC milliseconds). With `all` it also reads notifications that were
+    /// understood, and folds them again. After each page `reporting` gets the totals so far.
     package func run(
         since: Int64, all: Bool = false, reporting: @Sendable (Summary) -> Void = { _ in }
     ) async throws -> Summary {
@@ -100,7 +101,7 @@ package struct Reprocessor: Sendable {
                 page.summary.add(item, isForced: isForced)
             }
             if !statements.isEmpty { _ = try connection.pipeline(statements) }
-            // What they were about before lacks a statement now.
+            // The subscriptions that they were about before have lost a statement.
             let former = items.compactMap { $0.formerSubscription(isForced: isForced) }
             for ids in Bucket.groups(Set(former).sorted(), of: \.self) {
                 try SubscriptionFolder.foldAnew(ids, isReread: true, on: connection)
@@ -110,7 +111,7 @@ package struct Reprocessor: Sendable {
     }
 }
 
-/// Takes back the statements of notifications of which today's code reads none, and folds their subscriptions without
+/// Deletes the statements of notifications from which today's code reads none, and folds their subscriptions without
 /// them.
 private func withdraw(
     _ items: [Item], isForced: Bool, on connection: isolated DatabaseConnection
@@ -151,7 +152,7 @@ private struct Item {
 
     private static func signed(_ stored: EvidenceQueries.Stored) -> Today? {
         let receivedAt = Instant(milliseconds: stored.receivedAt)
-        // `repricer evidence` tells why it cannot be rebuilt.
+        // `repricer evidence` shows why it cannot be rebuilt.
         guard let today = try? stored.evidence.decoded(receivedAt: receivedAt),
             today.notificationUUID == stored.notificationUUID
         else { return nil }
@@ -166,7 +167,7 @@ private struct Item {
     private static func legacy(_ stored: EvidenceQueries.Stored) -> Today? {
         guard stored.notificationUUID.hasPrefix(LegacyNotification.idPrefix),
             case .whole(let text) = stored.evidence,
-            // What does not read as a V1 notification any more is taken for a signed one, and fails there.
+            // A body that does not parse as a V1 notification any more is treated as a signed one, and fails there.
             let today = try? LegacyNotification(Array(text.utf8))
         else { return nil }
         let event = LegacyNotification.storedEvent(
@@ -205,13 +206,13 @@ private struct Item {
         case .requeued:
             [candidate.stored.originalTransactionID, reading?.originalTransactionID]
                 .compactMap { $0 }
-        // Where it is a statement no more, the fold goes without it.
+        // If it is no longer a statement, its subscription is folded without it.
         case .corrected: isWork ? [] : [candidate.stored.originalTransactionID].compactMap { $0 }
         case .unchanged, .damaged: []
         }
     }
 
-    /// The subscription that it was about before; nil where it stays with its own, or goes nowhere.
+    /// The subscription that it was about before; nil where it is still about the same one, or is not put back.
     func formerSubscription(isForced: Bool) -> String? {
         guard verdict(isForced: isForced) == .requeued,
             let former = candidate.stored.originalTransactionID,

@@ -1,10 +1,10 @@
 package import Postgres
 
-/// What else is dropped by whole months: each rule with its tables.
+/// The other data that is dropped by whole months, each rule with its tables.
 package enum RetentionRule: String, CaseIterable, Sendable {
     /// The decoded statements, which checkpoints replace.
     case statements
-    /// The lines of the history of changes. What became of each change stays in its row.
+    /// The lines of the history of changes. The outcome of each change stays in its row.
     case history
     /// The former versions of rows. Reports of an earlier past are refused afterwards.
     case versions
@@ -39,11 +39,11 @@ package enum MonthRetention {
         }
     }
 
-    /// Drops a month in the caller's transaction, and notes until when its rule has dropped. Returns false where a
-    /// statement of that month came meanwhile that no checkpoint replaces.
+    /// Drops a month in the caller's transaction, and notes how far its rule has dropped. Returns false where a
+    /// statement of that month arrived meanwhile that no checkpoint replaces.
     ///
-    /// The lock keeps writers and readers out while it asks and drops. It waits half a second for the lock
-    /// (`lockNotAvailable`), because they queue behind the wait.
+    /// A lock keeps writers and readers out while it checks and drops. It waits half a second for the lock (then throws
+    /// `lockNotAvailable`), because they queue behind the wait.
     package static func drop(
         _ month: OldMonth, before: Int64, on connection: isolated PostgresConnection
     ) throws -> Bool {
@@ -53,7 +53,7 @@ package enum MonthRetention {
             guard late.isEmpty else { return false }
         }
         let name = try MonthPartitions.quoted(month.partition, of: month.table, on: connection)
-        // Another process may have been faster.
+        // Another process may have dropped it already.
         if let name { try MonthRetentionQueries.drop(name, on: connection) }
         try MonthRetentionQueries.note(month.rule, before: before, on: connection)
         return true
@@ -71,28 +71,28 @@ package enum MonthRetention {
                 + MonthRetentionQueries.dropStrayVersions(
                     of: table, before: before, limit: limit, on: connection)
         }
-        // Months may stand that somebody holds, and yet a report of their time would lack these.
+        // Some months may stay because another session holds them, but a report of their time would still lack these
+        // rows.
         if gone > 0 { try MonthRetentionQueries.note(rule, before: before, on: connection) }
         return gone
     }
 }
 
-/// Rows that are deleted a few at a time, because their table has keys that no month can hold. Their pages are used
-/// again.
+/// Rows that are deleted a few at a time, because their table has unique keys that a monthly partition could not
+/// enforce. Their pages are reused.
 package enum OldRows: String, CaseIterable, Sendable {
-    /// Calls of changes and extensions that ended, once they were settled. Calls of cancellations stay, because folds
-    /// ask for them.
+    /// Settled calls of changes and extensions that have ended. Calls of cancellations stay, because folds read them.
     case calls
     /// Status checks that were done.
     case statusChecks = "status_checks"
-    /// Statements that came too late.
+    /// Statements that arrived after their checkpoint.
     case overdue
 
     /// All instants of rows that are old enough (UTC milliseconds).
     package static func all(before: Int64) -> Range<Int64> { 0..<max(0, before) }
 
-    /// Deletes the first rows of the span, about `limit`. Those that may not go yet are passed over once, so that a whole
-    /// run reads each old row a single time.
+    /// Deletes the first rows of the span, about `limit`. Rows that must stay are skipped, and the next step starts
+    /// after them, so that a whole run reads each old row only once.
     package func delete(
         of span: Range<Int64>, before: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> DeletedSpan {

@@ -31,8 +31,8 @@ enum MonthRetentionQueries {
             """)
     }
 
-    /// Deletes the first rows, about `limit`. (A spread database finds no row by `ctid`, and asks for the program in a
-    /// statement of its own.)
+    /// Deletes about `limit` of the first rows. A spread database cannot find rows by `ctid`, and needs a separate
+    /// statement to check the program.
     static func dropStrayVersions(
         of table: MonthPartitions.Table, before: Int64, limit: Int,
         on connection: isolated PostgresConnection
@@ -129,7 +129,7 @@ enum MonthRetentionQueries {
     private static func mayGo(_ rows: OldRows, before: Int64) -> SQL {
         guard rows == .calls else { return "true" }
         let old: SQL = "\(timestamp: before)::timestamptz"
-        // A change that is still open may be folded by what its call said of dependents.
+        // A fold of an open change may still need which dependents its call named.
         return """
             NOT EXISTS (
                 SELECT FROM repricer.price_changes c

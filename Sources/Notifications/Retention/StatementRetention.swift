@@ -2,16 +2,16 @@ package import Facts
 import Postgres
 import Pricing
 
-/// Replaces old statements by checkpoints, so that their months can be dropped. It goes over the subscriptions in the
-/// order of their ids, a few at a time and each bucket in a transaction of its own. Where it was stopped, it goes on
-/// behind the last ones.
+/// Replaces old statements by checkpoints, so that their months can be dropped. It processes subscriptions in the order
+/// of their ids, a few at a time, with one transaction for each bucket. After an interruption it continues after the
+/// last one.
 package struct StatementRetention: Sendable {
-    /// What became of the statements of subscriptions that were signed before the instant.
+    /// The outcomes for subscriptions with statements signed before the instant.
     package struct Counts: Hashable, Sendable {
         /// A checkpoint replaces them.
         package var covered = 0
-        /// They are kept whole, because an earlier call is still open, because something waits to be folded, or
-        /// because a fold from a checkpoint would end differently.
+        /// The whole statements are kept, because an earlier call is still open, because a notification waits to be
+        /// folded, or because a fold from a checkpoint would end differently.
         package var carried = 0
         package var isComplete = false
 
@@ -31,7 +31,7 @@ package struct StatementRetention: Sendable {
         self.pool = pool
     }
 
-    /// - Parameter isTimeUp: It is asked between two chunks. What is left is for the next run.
+    /// - Parameter isTimeUp: Called between two chunks; true ends the run, and the rest is left for the next one.
     package func run(isTimeUp: () -> Bool) async throws -> Counts {
         var counts = Counts()
         var position = try await pool.withTransaction { [before] in
@@ -63,7 +63,7 @@ package struct StatementRetention: Sendable {
         return counts
     }
 
-    /// Covers what came, while it worked, of subscriptions that it had already passed.
+    /// Covers statements that arrived during the run for subscriptions that it had already passed.
     package func coverLateOnes() async throws -> Counts {
         var counts = Counts()
         let ids = try await pool.withTransaction { [before] in

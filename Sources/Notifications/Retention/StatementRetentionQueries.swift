@@ -2,8 +2,8 @@ import Postgres
 
 /// How far retention of statements has come, and whose statements are left.
 enum StatementRetentionQueries {
-    /// Begins a pass, or goes on behind the last subscription of the one with the same instant, whether that was stopped or
-    /// has ended: what came since of others is covered by itself (`uncovered`). Returns the last id that is done.
+    /// Starts a pass, or continues the pass with the same instant after its last subscription, even if it had ended,
+    /// because `uncovered` finds what arrived later for the others. Returns the last finished id.
     static func begin(
         before: Int64, on connection: isolated PostgresConnection
     ) throws -> String {
@@ -28,8 +28,8 @@ enum StatementRetentionQueries {
             """)
     }
 
-    /// The next subscriptions with old statements, in the order of ids and of any bucket. Only their locks and writes
-    /// go bucket by bucket.
+    /// The next subscriptions with old statements, in the order of ids, from all buckets. Only their locks and writes
+    /// are done bucket by bucket.
     static func next(
         after: String, before: Int64, limit: Int, on connection: isolated PostgresConnection
     ) throws -> [String] {
@@ -50,11 +50,11 @@ enum StatementRetentionQueries {
         ).map { try $0.text("id") }
     }
 
-    /// A day before the pass began: a writer may have begun before it and ended after it.
+    /// A day before the pass began, because a writer may have started before it and committed after it.
     private static let recordedSince: SQL =
         "(SELECT began_at - interval '1 day' FROM repricer.retention_progress)"
 
-    /// The subscriptions whose old statements came during the pass, and are neither covered nor carried.
+    /// The subscriptions whose old statements arrived during the pass, and are neither covered nor carried.
     static func uncovered(
         before: Int64, on connection: isolated PostgresConnection
     ) throws -> [String] {

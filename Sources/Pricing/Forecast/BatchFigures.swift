@@ -1,10 +1,10 @@
-/// The figures of a batch, in a few tables whatever its size. A forecast adds them up row by row, and `show` reads
-/// the same figures of what is stored.
+/// The figures of a batch. They take a few tables, whatever its size. A forecast adds them up row by row, and `show`
+/// reads the same figures from the database.
 package struct BatchFigures: Sendable {
     /// How many changes are kept as the largest, and how many lines as examples.
     package static let examplesMax = 10
 
-    /// The rows of one storefront and period that can go. Money is in milliunits.
+    /// The rows of one storefront and period that can be sent. Money is in milliunits.
     package struct MoneyKey: Hashable, Comparable, Sendable {
         package var currency: String
         package var storefront: String

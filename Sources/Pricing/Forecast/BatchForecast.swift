@@ -4,15 +4,15 @@
 package struct BatchForecast: Sendable {
     /// The figures, except those that only the whole file shows.
     private var gathered = BatchFigures()
-    /// The rows that can go on facts older than a known renewal.
+    /// The rows that can be sent but are judged on facts older than a known renewal.
     package private(set) var staleCount = 0
     package private(set) var uncertain: [RuleSource: BatchFigures.Uncertain] = [:]
-    /// The calls, about which the quota is asked.
+    /// The calls, from which the quota is computed.
     package private(set) var calls: CallList
-    /// The rows of each wave that can go, the first wave first; empty without waves.
+    /// The number of rows of each wave that can be sent, the first wave first; empty without waves.
     package private(set) var waves: [Int]
     package let terms: BatchTerms
-    /// Rows that take effect later than this are far ahead; nil where nobody asks.
+    /// Rows that take effect later than this get the warning that they are far ahead; nil for no such warning.
     private let farAt: Instant?
     /// The earliest release of each wave; empty where the instant of the plan is not given.
     private let releases: [Instant]
@@ -34,7 +34,8 @@ package struct BatchForecast: Sendable {
         return figures
     }
 
-    /// Settles what several rows have at risk, once all rows are added. The figures are the same before, and cost more.
+    /// Settles amounts that several rows put at risk, once all rows are added. Reading the figures before gives the
+    /// same result, but costs more.
     package mutating func finish() {
         shared.settle(&gathered.money, calls)
         shared = SharedRisk()

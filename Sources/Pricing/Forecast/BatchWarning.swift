@@ -5,11 +5,11 @@ package enum BatchWarning: String, Hashable, Sendable, CaseIterable {
     case farAhead = "more_than_two_years_ahead"
     /// Each id of the file ends in 0. A spreadsheet keeps 15 digits of a number and writes zeros for the rest.
     case idsEndInZero = "ids_end_in_0"
-    /// The rows can go, but on facts older than a known renewal.
+    /// The rows can be sent, but are judged on facts older than a known renewal.
     case stale
-    /// The rows have several seats: their prices are those of one, and in the sums all seats count.
+    /// The rows have several seats. Their prices are for one seat, while sums count all seats.
     case severalSeats = "several_seats"
-    /// The rows are judged otherwise when they are sent later than on their first day, though in time.
+    /// The rows get another verdict if they are sent later than on their first day, though still in time.
     case turns = "consent_turns_before_send_by"
     /// The rows would miss their renewal at the allowed rate.
     case late

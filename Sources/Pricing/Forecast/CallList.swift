@@ -11,7 +11,7 @@ package struct CallList: Sendable {
     package struct Quota: Sendable, Equatable {
         /// The number of requests, after the grouping of `RequestGroup`.
         package var calls: Int
-        /// The calls of a thousand seconds.
+        /// The allowed calls in a thousand seconds.
         package var callsPerThousandSeconds: Int
         package var lateCalls: Int
         package var lateRowCount: Int
@@ -30,7 +30,7 @@ package struct CallList: Sendable {
     /// Stored calls with the same dates.
     package struct Stored: Sendable, Equatable {
         package var sendBy: Instant
-        /// When they may go; nil where they may go at once.
+        /// When they may be sent; nil where they may be sent at once.
         package var sendAfter: Instant?
         package var calls: Int
         /// How many rows each of them carries.
@@ -49,11 +49,11 @@ package struct CallList: Sendable {
         var subscription: SubscriptionKeys.Key
         var effectiveAt: Int64
         var sendBy: Int64
-        /// When the call may go; `.min` where it may go at once.
+        /// When the call may be sent; `.min` where it may be sent at once.
         var sendAfter: Int64
         var line: UInt32
         var sku: UInt32
-        /// Which of its subscription's requests it may share; nil for a request of its own.
+        /// Which request of its subscription it may share; nil for a request of its own.
         var place: UInt8?
         var risk: Risk
 
@@ -65,7 +65,7 @@ package struct CallList: Sendable {
         }
     }
 
-    /// Whether a row counts in a sum of what is at risk, and in which.
+    /// Whether a row counts in a sum of amounts at risk, and in which sum.
     private enum Risk: UInt8 {
         case none, asked, notKnown
 
@@ -95,8 +95,8 @@ package struct CallList: Sendable {
     private struct Call {
         var sendBy: Int64
         var sendAfter: Int64
-        /// The places of its members, in the order of subscriptions. It is empty for a call of another batch, which
-        /// only takes time.
+        /// The indexes of its members, in the order of subscriptions. It is empty for a call of another batch, which
+        /// only uses up the rate.
         var members: Range<UInt32>
 
         init(sendBy: Int64, sendAfter: Int64, members: Range<UInt32>) {
@@ -121,7 +121,7 @@ package struct CallList: Sendable {
         self.grouping = grouping
     }
 
-    /// - Parameter release: The earliest release of the row's wave; nil where it may go at once.
+    /// - Parameter release: The earliest release of the row's wave; nil where it may be sent at once.
     mutating func add(_ row: PlanRow, from release: Instant? = nil) {
         guard let consent = row.consent, let effectiveAt = row.effectiveAt, let sendBy = row.sendBy
         else { return }
@@ -159,14 +159,15 @@ package struct CallList: Sendable {
         }
     }
 
-    /// Simulates the calls from `now` on at that rate: the earliest deadline first, and none before its `send_after`.
-    /// A call that comes too late for its renewal is left out, because it would go for the next renewal. One whose last
-    /// instant has passed already is overdue, and not late. Calls of `others` come first where they are as urgent.
+    /// Simulates the calls from `now` on at that rate, the earliest deadline first and none before its `send_after`. A
+    /// call that comes too late for its renewal takes no time, because it would be made for the next renewal. A call
+    /// whose last instant has passed already is overdue, not late. Calls of `others` come first where they are equally
+    /// urgent.
     package func quota(
         callsPerThousandSeconds rate: Int, now: Instant, besides others: [Stored] = [],
         lateRowsMax: Int
     ) -> Quota {
-        // It sorts places, because the members themselves are large.
+        // It sorts indexes, because the members themselves are large.
         let sorted = members.indices.map { UInt32(truncatingIfNeeded: $0) }.sorted {
             let (left, right) = (members[Int($0)], members[Int($1)])
             return left.group == right.group ? left.line < right.line : left.group < right.group
@@ -206,11 +207,11 @@ package struct CallList: Sendable {
         ).reduce(0) { $0 + $1.members.count }
     }
 
-    /// How many rows of each batch would be late, beside the calls of the others.
+    /// How many rows of each batch would be late, given the calls of the others.
     package static func lateRowCounts(
         of batches: [[Stored]], callsPerThousandSeconds rate: Int, now: Instant
     ) -> [Int] {
-        // The places of members are free here: they begin with the number of the batch.
+        // There are no members here, so the ranges are used for the number of the batch.
         let calls = batches.enumerated().flatMap { number, stored in
             stored.flatMap { one in
                 let first = UInt32(clamping: number)
@@ -284,7 +285,7 @@ package struct CallList: Sendable {
             }
             guard let first = waiting.pop() else { continue }
             let deadline = calls[first].sendBy
-            // What has passed already is overdue, and not late.
+            // A deadline that has passed already is overdue, not late.
             if deadline < now { continue }
             if microseconds(deadline) < clock {
                 if !calls[first].members.isEmpty { late.append(calls[first]) }
@@ -296,7 +297,7 @@ package struct CallList: Sendable {
     }
 }
 
-/// The place of items that share one request with everything that goes at the same time.
+/// The place of items that share one request with everything that is sent at the same time.
 private let everything: UInt8 = 2
 
 /// A binary heap. The earliest deadline comes first, and among equal ones the first call.

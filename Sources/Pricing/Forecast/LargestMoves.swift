@@ -1,4 +1,4 @@
-/// One new price beside the current one, to be shown by itself.
+/// One new price with the current one, shown as an example.
 package struct PriceMove: Sendable, Equatable {
     package var line: Int
     package var originalTransactionID: String

@@ -8,7 +8,7 @@ extension BatchFigures {
         /// What is charged now for items whose subscribers must consent, and for their dependents. All of it ends
         /// when they do not.
         package var atRisk = MoneySum.zero
-        /// The same for subscribers who may have to consent, which nobody knows.
+        /// The same for subscribers whose consent is not known.
         package var maybeAtRisk = MoneySum.zero
 
         package init(
@@ -64,7 +64,7 @@ extension BatchFigures {
 }
 
 extension [BatchFigures.MoneyKey: BatchFigures.Money] {
-    /// Adds the prices of a row that can go, and what is at risk with it.
+    /// Adds the prices of a row that can be sent, and its amounts at risk.
     mutating func add(_ row: PlanRow) {
         guard let currency = row.currency, let storefront = row.storefront,
             let period = row.period, let current = row.currentPrice, let new = row.newPrice
@@ -78,7 +78,7 @@ extension [BatchFigures.MoneyKey: BatchFigures.Money] {
         }
     }
 
-    /// Adds what is at risk on another subscription. Where nothing is, its group gets no line.
+    /// Adds an amount at risk on another subscription. A group without one gets no line.
     package mutating func addElsewhere(
         _ key: BatchFigures.MoneyKey, _ amount: MoneySum, _ consent: Consent?
     ) {

@@ -1,4 +1,5 @@
-/// What a batch brings and risks a month, by currency, and in one of them by the loaded exchange rates.
+/// What a batch gains and puts at risk a month, by currency, and converted to one currency by the loaded exchange
+/// rates.
 package struct MoneyAMonth: Sendable, Equatable {
     package struct Line: Sendable, Equatable {
         package var currency: String

@@ -1,4 +1,4 @@
-/// Turns amounts of many currencies into one, by the exchange rates in force.
+/// Converts amounts of many currencies into one, by the exchange rates in force.
 package struct ReportingCurrency: Sendable {
     package let code: String
     private let rules: RulesInForce

@@ -23,8 +23,8 @@ extension BatchWarning {
     /// How many digits of a number a spreadsheet keeps.
     private static let digitsKept = 15
 
-    /// Whether ids of at most so many digits, which all end in at least so many zeros, were rounded. Somebody whose
-    /// ids end in more zeros than a spreadsheet writes numbers them so.
+    /// Whether ids with at most `digits` digits, which all end in at least `zeros` zeros, were rounded. Ids that end in
+    /// more zeros than a spreadsheet would write are numbered that way on purpose.
     package static func areRounded(count: Int, zeros: Int, digits: Int) -> Bool {
         count >= idsMin && zeros > 0 && zeros <= max(1, digits - digitsKept)
     }

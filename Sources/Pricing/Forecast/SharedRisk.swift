@@ -1,6 +1,7 @@
-/// What is at risk by rows of several subscriptions: an item that a row names as a dependent on another subscription, and
-/// that has a row of its own there, or is named by another row too. In a sum it counts once, where the loss is more
-/// certain, and otherwise with its own row. `RowGroup.noteSharedRisk` does the same within one subscription.
+/// Amounts that rows of several subscriptions put at risk: an item that a row names as a dependent on another
+/// subscription, and that has a row of its own there, or is named by another row too. A sum counts it once, with the
+/// row whose loss is more certain; if all are equal, with its own row. `RowGroup.noteSharedRisk` does the same within
+/// one subscription.
 struct SharedRisk: Sendable {
     /// A row that counts the item among its dependents.
     private struct Claim {
@@ -37,7 +38,7 @@ struct SharedRisk: Sendable {
         }
     }
 
-    /// Takes out of the sums what they count more than once.
+    /// Subtracts from the sums what they count more than once.
     func settle(_ money: inout [BatchFigures.MoneyKey: BatchFigures.Money], _ calls: CallList) {
         guard !isEmpty else { return }
         let rows = calls.atRisk(among: items)

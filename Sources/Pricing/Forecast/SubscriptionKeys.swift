@@ -13,7 +13,7 @@ package struct SubscriptionKeys: Sendable {
 
     package init() {}
 
-    /// The key of an id. It is remembered where it is no plain number.
+    /// The key of an id. An id that is not a plain number is remembered.
     package mutating func add(_ id: String) -> Key {
         if let key = Self.plain(id) { return key }
         return Key(number: Self.firstInterned + UInt64(others.number(of: id)))
@@ -46,7 +46,7 @@ package struct SubscriptionKeys: Sendable {
 package struct Interner<Value: Hashable & Sendable>: Sendable {
     private var values: [Value] = []
     private var numbers: [Value: UInt32] = [:]
-    /// The number that was asked for last: files are often in the order of a column.
+    /// The number of the last lookup, because files are often sorted by a column.
     private var latest: UInt32 = 0
 
     package init() {}

@@ -1,17 +1,17 @@
-/// The state that replaces all statements about a subscription that were signed before an instant. A fold of the
-/// later ones goes on from it, and ends as a fold of all statements would. So the earlier ones may be dropped.
+/// The state that replaces all statements about a subscription signed before an instant. A fold that starts from it
+/// with the later statements ends as a fold of all statements would. So the earlier ones may be dropped.
 ///
-/// It grows with what is open, not with time. Of money it keeps what was given back, and the charges of a year and a
-/// month. An earlier charge is settled: no statement takes it out of the ledger any more.
+/// Its size depends on what is open, not on time. Of money it keeps the refunds, and the charges of a year and a month.
+/// An earlier charge is final: no statement takes it out of the ledger any more.
 package struct FoldCheckpoint: Hashable, Sendable {
-    /// How far one change had come.
+    /// The progress of one change at the checkpoint.
     package struct Told: Hashable, Sendable {
         package var changeID: String
         package var sku: String
         package var dependentSKUs: [String]
         package var formerSKUs: [String]
         package var progress: ChangeProgress
-        /// When its call left, or the instant from which statements counted for another reason. A later call makes
+        /// When its call was sent, or the instant from which statements counted for another reason. A later call makes
         /// this entry void.
         package var calledAt: Instant
 
@@ -37,12 +37,12 @@ package struct FoldCheckpoint: Hashable, Sendable {
     package var changes: [Told]
     package var money: [MoneyEntry]
     package var cancellations: [DependentCancellation]
-    /// When the customer took back cancellations of ours, by their ids.
+    /// When the customer reversed cancellations of ours, by their ids.
     package var reenabledAt: [String: Instant]
     /// The paid periods that a later statement may be compared with.
     package var toldPeriods: [ToldPeriod]
 
-    /// Charges from before this instant are settled.
+    /// Charges before this instant are final.
     package var moneySince: Instant { Self.moneySince(before) }
 
     package static func moneySince(_ before: Instant) -> Instant {
@@ -68,7 +68,7 @@ package struct FoldCheckpoint: Hashable, Sendable {
         self.toldPeriods = toldPeriods
     }
 
-    /// Folds the statements signed before `before`, and begins at the earlier checkpoint where there is one.
+    /// Folds the statements signed before `before`, from the earlier checkpoint where there is one.
     ///
     /// - Parameters:
     ///   - statements: All statements that are kept. Those signed at `before` or later are left out.
@@ -99,9 +99,9 @@ package struct FoldCheckpoint: Hashable, Sendable {
             toldPeriods: SubscriptionState.kept(state.toldPeriods, before: before))
     }
 
-    /// Whether the statements signed before the instant say everything about their changes: no earlier call is still
-    /// open, and no later call of ours has ended one of the changes, so that a late statement could still be about
-    /// it.
+    /// Whether the statements signed before the instant are complete for their changes. They are not where an earlier
+    /// call is still open, or where a later call of ours has ended a change, because a late statement could still be
+    /// about that change.
     package static func isPossible(before: Instant, _ stored: SubscriptionState) -> Bool {
         stored.changes.allSatisfy { change in
             if change.isSuperseded, change.progress.endedAt.map({ $0 >= before }) ?? true {
@@ -134,7 +134,8 @@ package struct FoldCheckpoint: Hashable, Sendable {
         return state
     }
 
-    /// Whether a fold of `later` from here ends as `stored` is. Only then may the earlier statements be dropped.
+    /// Whether a fold of `later` from this checkpoint results in `stored`. Only then may the earlier statements be
+    /// dropped.
     package func leads(to stored: SubscriptionState, by later: [SubscriptionEvent]) -> Bool {
         var state = start(stored)
         let events = later.filter { $0.key.signedAt >= before }.sorted { $0.key < $1.key }
@@ -168,8 +169,8 @@ extension FoldCheckpoint.Told {
 }
 
 extension TrackedChange {
-    /// Places the unfolded change where the statements before the checkpoint had brought it. A change that was called
-    /// again since stays where its call left it.
+    /// Sets the progress that the statements before the checkpoint had led to. A change that was called again since
+    /// then keeps the progress from its call.
     fileprivate mutating func takeUp(_ told: FoldCheckpoint.Told) {
         guard callProgress.since == told.calledAt else { return }
         if told.sku != sku { calledSKU = sku }

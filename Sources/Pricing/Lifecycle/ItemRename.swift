@@ -1,11 +1,11 @@
-/// One product under a new SKU. Change Subscription Metadata or Migrate renamed it, and an increase of the item goes
-/// on ("Handling subscription price changes": a metadata-only change preserves the price increase).
+/// A new SKU for the same product, by Change Subscription Metadata or Migrate. An increase of the item continues
+/// ("Handling subscription price changes": a metadata-only change preserves the price increase).
 package struct ItemRename: Hashable, Sendable {
     package var from: String
     package var to: String
 }
 
-/// A rename with the statement that told it.
+/// A rename, with the statement that shows it.
 package struct ToldRename: Hashable, Sendable {
     package var rename: ItemRename
     package var key: SubscriptionEvent.Key
@@ -13,8 +13,8 @@ package struct ToldRename: Hashable, Sendable {
 }
 
 extension Lifecycle {
-    /// The name of an item after all statements about its subscription, in the order of folding; nil where none
-    /// renamed it. `known` are the renames that its facts keep: of those, the statements may have been dropped.
+    /// The name of an item after all statements about its subscription, in the order of folding; nil where none renamed
+    /// it. `known` are the renames in its facts, whose statements may have been dropped.
     package static func nameToday(
         of sku: String, after events: [SubscriptionEvent],
         known: [SubscriptionFacts.FormerName] = []
@@ -33,12 +33,13 @@ extension Lifecycle {
 extension SubscriptionFacts {
     /// The items that a statement renames: those that no longer renew, each with the one that came in its place.
     ///
-    /// Apple does not say which became which. An inference pairs those with the same increase, price and offer, and
-    /// then those with the same price, in the order of their names. A single one that is left over goes with the
-    /// single one that came.
+    /// Apple does not say which old item became which new one. By inference, this pairs items with the same increase,
+    /// price and offer, and then items with the same price, in the order of their names. If one old and one new item
+    /// are left, they are a pair too.
     ///
-    /// Where the notification of the rename was lost, any other statement tells it by the increase: of an item that the
-    /// customer puts in another's place none is announced, and none at the very price of the one that is gone.
+    /// Where the notification of the rename was lost, any other statement shows it by the increase. An item that the
+    /// customer chose instead of another has no announced increase, certainly none with the same price as the former
+    /// item's.
     func renames(toldBy event: SubscriptionEvent) -> [ItemRename] {
         guard let listed = event.renewal?.items else { return [] }
         let names = Set(listed.map(\.sku))
@@ -68,7 +69,7 @@ extension SubscriptionFacts {
         return renames
     }
 
-    /// Keeps renames as long as charges may still move. One that is told in turn with its reverse is kept once.
+    /// Keeps renames as long as charges may still change. A rename that alternates with its reverse is kept once.
     mutating func note(_ renames: [FormerName], at: Instant) {
         guard !renames.isEmpty else { return }
         let since = FoldCheckpoint.moneySince(at)
@@ -90,9 +91,10 @@ extension SubscriptionFacts {
         }
     }
 
-    /// The renames that nothing but the running transaction tells. It bears another name in place of one that it charged,
-    /// and what a transaction charges is charged once, so it is the same item (an inference). At the same price it is
-    /// that under a name that nobody knew; at another one, or under a name that was to join, it is doubtful.
+    /// The renames that only the running transaction shows. It lists another name in place of one that it charged. A
+    /// transaction charges an item only once, so it is the same item (an inference). The rename is certain if the price
+    /// is the same and the new name was unknown. At another price, or if an item of that name was to join, it is
+    /// doubtful.
     ///
     /// - Parameter seen: Every name that was known before.
     func renamesUntold(before event: SubscriptionEvent, seen: [String]) -> [FormerName] {
@@ -132,19 +134,19 @@ extension SubscriptionFacts {
         return told
     }
 
-    /// What a transaction's items were called when it was charged.
+    /// The names of a transaction's items when it was charged.
     struct ChargedNames {
-        /// The names of then by the names that it bears; without those whose name is the same.
+        /// The names at the charge, by the names in the transaction; items whose name is the same are left out.
         var former: [String: String] = [:]
-        /// The names of then that only a doubtful rename tells.
+        /// Those of these former names that only a doubtful rename shows.
         var doubtful: Set<String> = []
     }
 
     /// The names that items of a transaction had when it was charged.
     ///
-    /// An item that is renamed at once may bear its new name in the transaction that had charged it (an inference). That is
-    /// one charge, so it goes by the name of then. Nothing but the facts tells that name: so it is the same whichever other
-    /// statements about the transaction have come.
+    /// After a rename that takes effect at once, the transaction that charged the item may show the new name (an
+    /// inference). It is still the same charge, so it keeps the name at the charge. Only the facts give that name, so
+    /// it does not depend on which other statements about the transaction have arrived.
     func namesWhenCharged(in transaction: TransactionStatement) -> ChargedNames {
         let since = renames.filter { $0.isSince(transaction) }
         guard !since.isEmpty else { return ChargedNames() }
@@ -160,8 +162,8 @@ extension SubscriptionFacts {
             if isDoubtful { charged.doubtful.insert(name) }
         }
         guard !charged.former.isEmpty else { return charged }
-        // A name that another item had given away before means that one, where the transaction bears no name that is only
-        // new.
+        // A name that another item had before its own rename means that other item, unless the transaction has a name
+        // that can only be new.
         let isOnlyNew = charged.former.keys.contains { name in
             since.first { $0.from == name || $0.to == name }?.to == name
         }
@@ -171,8 +173,8 @@ extension SubscriptionFacts {
             ? charged : ChargedNames()
     }
 
-    /// What items of a transaction are called today, by the names that it bears; without those whose name is the same. What
-    /// is doubtful changes no name.
+    /// The current names of a transaction's items, by the names in it; items whose name is the same are left out. A
+    /// doubtful rename changes no name.
     func namesToday(in transaction: TransactionStatement) -> [String: String] {
         guard !renames.isEmpty else { return [:] }
         let since = renames.filter { !$0.isDoubtful && $0.isSince(transaction) }
@@ -210,8 +212,7 @@ extension SubscriptionState {
         let names = Dictionary(renames.map { ($0.from, $0.to) }) { first, _ in first }
         for index in facts.items.indices {
             guard let name = names[facts.items[index].sku] else { continue }
-            // The running period was charged under the old name, and its transaction bears that name until the
-            // renewal.
+            // The running period was charged under the old name, and its transaction shows that name until the renewal.
             facts.items[index].chargedAs = facts.items[index].chargedAs ?? facts.items[index].sku
             facts.items[index].sku = name
         }
@@ -227,7 +228,7 @@ extension SubscriptionState {
         }
     }
 
-    /// Keeps the renames that nothing but the running transaction tells. Changes do not follow them.
+    /// Stores the renames that only the running transaction shows. Changes do not follow them.
     mutating func noteRenamesUntold(before event: SubscriptionEvent) {
         let untold = facts.renamesUntold(before: event, seen: seenSKUs)
         guard !untold.isEmpty else { return }
@@ -252,7 +253,7 @@ extension SubscriptionState {
 }
 
 extension SubscriptionFacts.FormerName {
-    /// Whether it is newer than the charge of a transaction that it may be about.
+    /// Whether the rename is newer than the charge of this transaction, so that it may be about it.
     fileprivate func isSince(_ transaction: TransactionStatement) -> Bool {
         if transactionID != nil, transactionID == transaction.transactionID { return true }
         return !isOfItsTransaction && transaction.purchasedAt.map { $0 < at } ?? false

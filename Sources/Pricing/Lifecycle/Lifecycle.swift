@@ -1,29 +1,29 @@
 /// The fold: one signed statement after another, in the order of `SubscriptionEvent.Key`, into facts, states
 /// of our changes and cancellations of dependents. A pure function of the set of statements.
 ///
-/// A statement tells four kinds of things, applied in this order:
-/// 1. names: items that a metadata change or a migration renamed go by their new SKU;
+/// A statement has four kinds of content, applied in this order:
+/// 1. names: items that a metadata change or a migration renamed get their new SKU;
 /// 2. facts: the running period (transaction) and what is set to renew (renewal info);
 /// 3. progress of changes: applied, asked, accepted, postponed, charged, dropped, ended;
-/// 4. dependents: a parent that was not consented to takes them along, and absence proves it.
+/// 4. dependents: they are cancelled with a parent that was not consented to, and their absence proves it.
 ///
 /// What moves a change is mostly what a statement shows, not its type. The types that matter by themselves:
 ///
 /// | type | effect on an open change |
 /// | --- | --- |
 /// | `METADATA_UPDATE`, `MIGRATION` (`MIGRATE`) | a SKU in place of another is the same product: the change follows |
-/// | `DID_CHANGE_RENEWAL_PREF`, `OFFER_REDEEMED`, `SUBSCRIBED` | replaced by another SKU, or cycle reset without the new price: invalidated; from the next renewal on: only then |
+/// | `DID_CHANGE_RENEWAL_PREF`, `OFFER_REDEEMED`, `SUBSCRIBED` | another SKU or new cycle without the new price: invalidated at its start |
 /// | `EXPIRED` | ended by its subtype, else by `expirationIntent` |
-/// | `REFUND`, `REVOKE` | of the running period: cancelled, unless its status says that it goes on; of an earlier one: only its charge is marked |
-/// | `REFUND_REVERSED` | the charge counts again, and a change that the refund had ended goes on |
-/// | `RENEWAL_EXTENDED` | its renewal moves along; so it does where the running period is seen to end later |
+/// | `REFUND`, `REVOKE` | running period: cancelled, unless its status shows that it continues; earlier period: only its charge is marked |
+/// | `REFUND_REVERSED` | the charge counts again, and a change that the refund had ended continues |
+/// | `RENEWAL_EXTENDED` | its renewal moves along, as it does whenever the running period is seen to end later |
 /// | `DID_FAIL_TO_RENEW`, `GRACE_PERIOD_EXPIRED`, `DID_CHANGE_RENEWAL_STATUS` | facts alone: the change waits |
 /// | all others, unknown ones too | what their transaction and renewal info show |
 package enum Lifecycle {
     /// Folds `events` into `state` and returns the lines of history in order.
     ///
-    /// The events must be newer than `state.foldedThrough` and sorted by key; a caller that holds an older one
-    /// folds all of them from the beginning.
+    /// The events must be newer than `state.foldedThrough` and sorted by key. A caller with an older event must fold
+    /// all events from the beginning.
     package static func fold(
         _ events: [SubscriptionEvent], into state: inout SubscriptionState
     ) -> [Transition] {

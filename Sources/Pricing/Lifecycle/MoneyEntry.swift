@@ -1,4 +1,4 @@
-/// One line of the money ledger: what a signed transaction charged for one item, gave back, or took back again.
+/// One line of the money ledger: a charge, a refund or a reversed refund of one item of a signed transaction.
 ///
 /// Only what Apple signs moves money: `advancedCommerceInfo.items[].price`, `refunds[]`, `revocationDate` and
 /// `revocationPercentage` of "JWSTransactionDecodedPayload" and "advancedCommerceTransactionItem".
@@ -7,7 +7,7 @@ package struct MoneyEntry: Hashable, Sendable {
         case charge, refund, reversal
     }
 
-    /// The identity of a line, however often and by whichever statement it is told.
+    /// The identity of a line, whichever statements contain it and however often.
     package struct Key: Hashable, Sendable {
         package var transactionID: String
         package var sku: String
@@ -15,14 +15,14 @@ package struct MoneyEntry: Hashable, Sendable {
         /// The instant of the purchase for a charge, Apple's date for a refund, and the date of the statement for a
         /// reversal.
         package var occurredAt: Instant
-        /// It tells refunds of the same instant apart, from 0 on.
+        /// Distinguishes refunds of the same instant, from 0 on.
         package var number: Int
 
-        /// The item that was charged, or whose charge was given back.
+        /// The item that was charged or refunded.
         var item: MoneyLedger.Item { .init(transactionID: transactionID, sku: sku) }
     }
 
-    /// What else is signed of a charge. It tells how the charge came about.
+    /// Further signed fields of a charge, which show how it came about.
     package struct Terms: Hashable, Sendable {
         /// The price of one seat, in milliunits.
         package var price: Int64
@@ -32,16 +32,17 @@ package struct MoneyEntry: Hashable, Sendable {
         /// Whether the customer bought it (`transactionReason` `PURCHASE`), an added seat included. Otherwise it is a
         /// renewal.
         package var isPurchase: Bool
-        /// Whether it is of seats that were added to the running period, beside its charge. Any other purchase within a
-        /// period takes the place of that charge: the transaction of a modification has all items (an inference).
+        /// Whether it charges seats that were added to the running period, in addition to the period's charge. Any
+        /// other purchase within a period replaces that charge, because the transaction of a modification has all items
+        /// (an inference).
         package var isAddedSeat: Bool
         /// The end of the period that it pays for.
         package var expiresAt: Instant?
-        /// When the item was revoked before that, whatever part of the money was given back; nil where it was not, or no
-        /// more.
+        /// When the item was revoked before that end, whatever part of the money was refunded; nil where it was not
+        /// revoked, or the revocation was reversed.
         package var revokedAt: Instant?
-        /// Whether a statement of its transaction lists another item in place of this one, at another price. It is one
-        /// charge, of what the newest statement says, and a person should look at it.
+        /// Whether a statement of its transaction lists another item in place of this one, at another price. It counts
+        /// as one charge, as the newest statement says, and a person should check it.
         package var isRelisted = false
         /// The length of the plan's period that it pays, as Apple signs it; nil where no statement says it.
         package var period: String?
@@ -60,7 +61,7 @@ package struct MoneyEntry: Hashable, Sendable {
     package var evidenceID: String
 }
 
-// For lines as they were stored. The fold sets these values itself.
+// For stored lines. The fold sets these values itself.
 extension MoneyEntry {
     package init(
         _ key: Key, terms: Terms?, amount: Int64, taxExclusive: Int64?, currency: String,
@@ -95,7 +96,7 @@ extension MoneyEntry.Terms {
     }
 }
 
-/// The lines that the statements of one fold tell, each once, in the order in which they were first told.
+/// The lines of the statements of one fold, each once, in the order of their first statement.
 package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
     package struct Item: Hashable, Sendable {
         package var transactionID: String
@@ -105,7 +106,7 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
     private var list: [MoneyEntry] = []
     private var places: [MoneyEntry.Key: Int] = [:]
     private var charged: [Item: MoneyEntry.Key] = [:]
-    /// Whether a line goes by a name that nothing but an earlier statement of its transaction tells.
+    /// Whether a line has a name that only an earlier statement of its transaction shows.
     private(set) var isRelisted = false
 
     package init() {}
@@ -132,7 +133,7 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
         }
     }
 
-    /// The currency in which a statement has told the charge of an item, if one has.
+    /// The currency of an item's charge, if a statement has stated it.
     func currency(of item: Item) -> String? {
         guard let key = charged[item], let place = places[key] else { return nil }
         return list[place].currency
@@ -140,10 +141,10 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
 
     func has(_ key: MoneyEntry.Key) -> Bool { places[key] != nil }
 
-    /// Pairs what a transaction lists now with what it charged, where it lists other items in place of some: those at the
-    /// same price, and then in the order of names.
+    /// Pairs the items that a transaction lists now with those that it charged, where it lists other items in place of
+    /// some. Items with the same price are paired first, the others in the order of names.
     ///
-    /// Returns the names of before by the names that it bears, and those whose price is another one.
+    /// Returns the former names by the names that the transaction lists now, and the names whose price differs.
     mutating func names(
         _ listed: [(sku: String, amount: Int64)], of transactionID: String
     ) -> SubscriptionFacts.ChargedNames {
@@ -167,7 +168,7 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
         return charged
     }
 
-    /// What was given back for an item, but for one line, and not taken back again: zero or negative.
+    /// The refunds of an item without the line `one`, less their reversals: zero or negative.
     func givenBack(
         _ item: Item, but one: MoneyEntry.Key? = nil
     ) -> (amount: Int64, taxExclusive: Int64?) {
@@ -185,11 +186,11 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
 }
 
 extension MoneyLedger {
-    /// Which part of what was given back of each item stands, by its SKU, where a statement that takes refunds of a
-    /// transaction back still lists some of them, of whatever item, and not the others. Where it lists all or none, all
-    /// are taken back: Apple does not say whether it lists those still.
+    /// The part of each item's refunds that stands, by its SKU, after a statement that reverses refunds of a
+    /// transaction. If the statement still lists some refunds, of any item, and not the others, the listed ones stand.
+    /// If it lists all or none, all are reversed, because Apple does not say whether it still lists reversed ones.
     ///
-    /// An amount that is not listed is the ledger's: a revocation does not say how much it gave back.
+    /// Where an amount is not listed, the ledger's is used, because a revocation does not say how much it refunded.
     func keptRefunds(
         of transactionID: String, listed: [String: [(at: Instant, number: Int, amount: Int64?)]]
     ) -> [String: Int64] {
@@ -214,7 +215,7 @@ extension MoneyLedger {
     }
 }
 
-/// A part of a whole, by which a sum is divided.
+/// A fraction by which a sum is divided.
 struct MoneyShare {
     var part: Int64
     var whole: Int64
@@ -228,5 +229,5 @@ struct MoneyShare {
     func of(_ amount: Int64) -> Int64? { amount.part(part, of: whole) }
 }
 
-/// The currency of a charge of which no statement tells one: the code that ISO 4217 has for none.
+/// The currency of a charge for which no statement gives one: the ISO 4217 code for no currency.
 let unknownCurrency = "XXX"

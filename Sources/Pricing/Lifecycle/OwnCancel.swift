@@ -6,7 +6,7 @@ package struct OwnCancel: Hashable, Sendable {
     package var preparedAt: Instant
     /// When a statement first showed the renewal off; nil where none has yet.
     package var settledAt: Instant?
-    /// When the customer was seen to have turned it on again. What comes afterwards is the customer's doing.
+    /// When a statement showed that the customer had turned it on again. A later end is the customer's own doing.
     package var reenabledAt: Instant?
 
     /// Whether this call is why the renewal is off at this instant.

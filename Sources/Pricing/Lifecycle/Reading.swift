@@ -10,8 +10,8 @@ struct Reading {
 
     var at: Instant { event.key.signedAt }
 
-    /// The transaction, unless it is of an earlier period than the known one, such as a refund of an earlier one, or only
-    /// added seats to a period.
+    /// The transaction, unless it is of an earlier period than the known one (a refund of an earlier period, for
+    /// example), or only adds seats.
     var runningTransaction: TransactionStatement? {
         guard let transaction = event.transaction, !before.isOlder(transaction),
             !transaction.addsSeats
@@ -19,7 +19,7 @@ struct Reading {
         return transaction
     }
 
-    /// The transaction where it is the first that tells of its period.
+    /// The transaction, if it is the first statement of its period.
     var newTransaction: TransactionStatement? {
         guard let transaction = runningTransaction else { return nil }
         guard let known = before.purchasedAt, let told = transaction.purchasedAt else {
@@ -43,8 +43,8 @@ struct Reading {
         old != nil && new != nil && old != new
     }
 
-    /// Whether the customer acted, and no renewal brought what is new: a modification, a reactivation or an offer.
-    /// The `transactionReason` of what was bought is then PURCHASE.
+    /// Whether the customer caused what is new, by a modification, a reactivation or an offer, and not a renewal. The
+    /// `transactionReason` of a purchase is then PURCHASE.
     var isCustomersDoing: Bool {
         if newTransaction?.reason == "PURCHASE" { return true }
         switch event.type {
@@ -70,8 +70,8 @@ struct Reading {
     var isRevoked: Bool {
         if event.type == "REFUND_REVERSED" { return false }
         if event.type == "REVOKE" || event.status == 5 { return true }
-        // A status outweighs the mark on the transaction, because only a part of it may be refunded, and the subscription
-        // goes on. A refund of one that is over ends it.
+        // A status counts more than the revocation mark on the transaction, because a part of it may be refunded while
+        // the subscription continues. A refund of an expired subscription ends it.
         guard event.status == nil || event.type == "REFUND" && event.status == 2 else {
             return false
         }

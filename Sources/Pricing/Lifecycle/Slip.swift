@@ -2,7 +2,7 @@
 package enum Slip: String, Hashable, Sendable, CaseIterable {
     /// A charge failed at first, and the period that followed began late.
     case billingFailure = "billing_failure"
-    /// Our call left after the last instant that its plan gave.
+    /// Our call was sent after the last instant in its plan.
     case lateCall = "late_call"
     /// The renewal date was extended.
     case `extension`
@@ -22,21 +22,22 @@ extension SubscriptionFacts {
         return .billingFailure
     }
 
-    /// Whether it is later by more than moments: renewals are not charged to the second.
+    /// Whether it is later by more than `momentsMax`, because renewals are not charged to the second.
     func isLater(_ instant: Instant, than due: Instant) -> Bool {
         instant.milliseconds - due.milliseconds > momentsMax
     }
 }
 
 extension TrackedChange {
-    /// Why the App Store applies it at a later renewal than our plan said, where nothing else explains it. A call that
-    /// left in time is not late: the App Store judged it otherwise, for instance because of a sibling that rises first.
+    /// Why the App Store applies it at a later renewal than planned, where nothing else explains it. If the call was
+    /// sent in time, the App Store judged it otherwise, for instance because another item of the subscription rises
+    /// first.
     var slipOfTheCall: Slip {
         guard let lastSentAt, let sendBy, lastSentAt > sendBy else { return .other }
         return .lateCall
     }
 
-    /// Keeps why it moved. The first reason stays, because what follows moves what was late already.
+    /// Stores why it moved. The first reason stays, because later causes move a change that is late already.
     mutating func noteSlip(_ slip: Slip, from due: Instant?, to later: Instant, _ reading: Reading)
     {
         guard let due, reading.facts.isLater(later, than: due) else { return }

@@ -1,7 +1,7 @@
 extension SubscriptionFacts {
-    /// Lays an unsigned statement over the facts, unless they hold a signed one of its time or later. It changes
-    /// neither `signedAt`, which belongs to signed statements, nor prices, items or the renewal's date. An expiry
-    /// only moves later, because when access really ends is for Apple to sign.
+    /// Applies an unsigned statement to the facts, unless they hold a signed one of its time or later. It changes
+    /// neither `signedAt`, which is for signed statements only, nor prices, items or the renewal's date. An expiry only
+    /// moves later, because only Apple's signature proves an earlier end.
     mutating func overlay(legacy event: SubscriptionEvent) {
         guard let told = event.legacy, signedAt.map({ $0 < event.key.signedAt }) ?? false else {
             return

@@ -5,7 +5,7 @@ extension SubscriptionFacts {
         return told < known
     }
 
-    /// Lays a newer statement over the facts. What it does not mention stays.
+    /// Applies a newer statement to the facts. Facts that it does not mention stay.
     mutating func overlay(_ event: SubscriptionEvent) {
         signedAt = event.key.signedAt
         var items = self.items
@@ -73,14 +73,14 @@ extension SubscriptionFacts {
         notePeriod(coming: renewal.period)
         autoRenewProductID = renewal.autoRenewProductID ?? autoRenewProductID
         appTransactionID = renewal.appTransactionID ?? appTransactionID
-        // An amount without its currency would be none, and the old amount is not what renews.
+        // An amount without its currency has no meaning, and the old amount no longer renews.
         renewalTotal = renewal.price
         renewalCurrency = renewal.price == nil ? nil : renewal.currency
         renewalOfferType = renewal.offerType
         renewalDetails = renewal.details
     }
 
-    /// Takes what the type alone implies, where the renewal info is missing or unreadable.
+    /// Applies what the type alone implies, where the renewal info is missing or unreadable.
     private mutating func overlayImplications(of event: SubscriptionEvent) {
         switch (event.type, event.subtype) {
         case ("DID_CHANGE_RENEWAL_STATUS", "AUTO_RENEW_ENABLED"): autoRenews = true
@@ -157,7 +157,7 @@ extension SubscriptionFacts {
     }
 }
 
-/// Finds the place of a SKU in a list: by reading through the usual handful, and by a dictionary for a thousand.
+/// Finds the index of a SKU in a list: by a linear search in a short list, and by a dictionary in a long one.
 struct SKUPlaces {
     private let skus: [String]
     private let places: [String: Int]?
@@ -197,7 +197,7 @@ extension StatementItem {
             isRunning: true)
     }
 
-    /// The increase that the renewal info shows. While it is only scheduled, what follows from its date rests on the
+    /// The increase that the renewal info shows. While it is only scheduled, its expected date is computed from the
     /// first statement that showed it.
     fileprivate func increase(
         after known: SubscriptionFacts.Increase?, at signedAt: Instant

@@ -1,33 +1,36 @@
-/// One subscription's fold of statements that arrived, in whatever order. It goes on from what is stored, or begins
-/// again where a statement that arrived is older than what was folded.
+/// One subscription's fold of newly arrived statements, in whatever order they arrive. It continues from the stored
+/// state, or starts again where a new statement is older than what was folded.
 package struct SubscriptionFold: Sendable {
     package var state: SubscriptionState
     package var transitions: [Transition]
     /// The changes that this fold moved.
     package var moved: [TrackedChange]
-    /// The moved changes that the answer to their call moved with one line. Their history cannot have that line yet.
+    /// The changes that the answer to their call moved with exactly one history line, which cannot be stored yet.
     package var answered: Set<String>
-    /// Those of `answered` that were scheduled and altered in nothing else, so that their former version can be told.
+    /// Those of `answered` that became scheduled and changed in nothing else, so that their former version can be
+    /// derived.
     package var scheduled: Set<String>
-    /// Changes that had ended and are open again because of a late statement, or of a refund that was taken back.
+    /// Changes that had ended and are open again because of a late statement or a reversed refund.
     package var reopened: [TrackedChange]
     /// The cancellations that this fold opened, settled or withdrew.
     package var cancellations: [DependentCancellation]
-    /// Cancellations of ours of which this fold changed whether the customer took them back.
+    /// Cancellations of ours for which this fold changed whether the customer reversed them.
     package var reenabled: [OwnCancel]
-    /// Whether it began again. Its extensions are then complete.
+    /// Whether it started again, from the beginning or a checkpoint. Its extensions are then complete.
     package var isAnew: Bool
     /// Whether an item is known to have been renamed, now or until now. A charge may then have another name than before.
     package var isRenamed: Bool
-    /// Where it began then: nil for the first statement, otherwise the checkpoint that replaces the earlier ones.
+    /// Where it then started: nil for the first statement, otherwise the checkpoint that replaces the earlier
+    /// statements.
     package var checkpoint: FoldCheckpoint?
-    /// The latest statement that arrived, or where none did the latest that was folded anew. A `correction` names it.
+    /// The latest new statement; where there is none, the latest statement that was folded again. A `correction` names
+    /// it.
     package var latest: SubscriptionEvent?
 
-    /// Whether a fold of these must begin again: one of them is older than what was folded, or than the end that a
-    /// later call of ours put to a change. Such an end is dated by that call, which may be ahead of what was folded.
-    /// It must also begin again where only earlier statements can tell what a new one moves in the ledger, and where one
-    /// tells of an earlier period than is known, which must be compared with those beside it.
+    /// Whether a fold of these statements must start again. It must if one of them is older than what was folded, or
+    /// older than the end of a change that a later call of ours replaced; such an end is dated by that call, which may
+    /// be ahead of what was folded. It must also if only earlier statements show what a new one changes in the ledger,
+    /// or if a statement is about an earlier period than known, which must be compared with its neighbours.
     package static func isLate(
         _ arrived: [SubscriptionEvent], after folded: SubscriptionEvent.Key?,
         _ changes: [TrackedChange], _ facts: SubscriptionFacts?
@@ -43,8 +46,8 @@ package struct SubscriptionFold: Sendable {
     /// - Parameters:
     ///   - before: What is stored: facts, changes and cancellations. Its money and renames are not used.
     ///   - arrived: The new statements, each once.
-    ///   - all: Every kept statement, those that arrived included, where `isLate`; otherwise nil.
-    ///   - checkpoint: The state that replaces the statements that are not kept any more.
+    ///   - all: Every stored statement, the new ones included, where `isLate`; otherwise nil.
+    ///   - checkpoint: The state that replaces the statements that are no longer stored.
     package init(
         _ before: SubscriptionState, arrived: [SubscriptionEvent], all: [SubscriptionEvent]?,
         since checkpoint: FoldCheckpoint? = nil
@@ -124,7 +127,7 @@ package struct SubscriptionFold: Sendable {
 }
 
 extension SubscriptionFacts {
-    /// Whether a statement tells of an earlier period than the one that runs by then.
+    /// Whether a statement is about an earlier period than the one that is running by then.
     fileprivate func hasEarlierPeriods(toldBy arrived: [SubscriptionEvent]) -> Bool {
         var running = purchasedAt
         for event in arrived.sorted(by: { $0.key < $1.key }) {
@@ -139,7 +142,7 @@ extension SubscriptionFacts {
 }
 
 extension TrackedChange {
-    /// Whether `other` is this change, whose call was out, and is now scheduled and otherwise the same.
+    /// Whether this change was `sending`, and `other` is the same change, only now `scheduled`.
     fileprivate func becomes(_ other: TrackedChange) -> Bool {
         guard progress.state == .sending, other.progress.state == .scheduled, let sentAt,
             progress.since == sentAt, progress.reason == nil, progress.scheduledAt == nil,
@@ -154,9 +157,9 @@ extension TrackedChange {
 }
 
 extension [DependentCancellation] {
-    /// Keeps what no fold can tell anew: what became of dependents on other subscriptions. The fold does tell why
-    /// they were asked for. What statements of this subscription settled while such a dependent was taken for its own
-    /// is no proof.
+    /// Keeps what no fold can compute again: the outcomes of dependents on other subscriptions. The fold only computes
+    /// why they were requested. If such a dependent was first taken for one of this subscription, an outcome from this
+    /// subscription's statements proves nothing and is not kept.
     fileprivate mutating func keepSettled(of before: [DependentCancellation]) {
         for index in indices where self[index].isCrossSubscription {
             let former = before.first {
@@ -174,7 +177,7 @@ extension [DependentCancellation] {
         }
     }
 
-    /// The cancellations that a fold from the beginning no longer brings forth, as withdrawn.
+    /// The cancellations that a fold from the beginning no longer produces, as withdrawn.
     fileprivate func withdrawn(where told: [DependentCancellation]) -> [DependentCancellation] {
         compactMap { former in
             let isStillTold = told.contains {

@@ -1,10 +1,10 @@
 extension SubscriptionState {
-    /// Notes since when statements tell what the subscription was charged. Before that an increase may have gone
-    /// unseen.
+    /// Notes since when statements show what the subscription was charged. Before that an increase may have been
+    /// missed.
     mutating func noteCoverage(_ reading: Reading) {
         noteStartUnseen(reading)
         guard let transaction = reading.event.transaction, let told = transaction.purchasedAt,
-            !transaction.addsSeats, transaction.items.contains(where: { $0.price != nil }),
+            !transaction.addsSeats, transaction.tellsEveryPrice,
             told >= facts.startedAt ?? told
         else { return }
         guard facts.knownSince != nil else {
@@ -14,8 +14,9 @@ extension SubscriptionState {
         if reading.mayHideIncrease { facts.knownSince = told }
     }
 
-    /// The running subscription began after the last period that was told before it, and nobody told of its first
-    /// one. What was known before the lapse says nothing of the time between, whichever statement told of the start.
+    /// Notes that the running subscription began after the last known period, and no statement is about its first
+    /// period. What was known before the lapse says nothing about the time between, whichever statement showed the
+    /// start.
     private mutating func noteStartUnseen(_ reading: Reading) {
         let before = reading.before
         guard let start = facts.startedAt, let known = facts.knownSince, known < start,
@@ -28,8 +29,8 @@ extension SubscriptionState {
         }
     }
 
-    /// Brings up to date since when increases were noticed, where a period was told late: it may close a gap, or show
-    /// one. Of a lapse before the running subscription it says nothing.
+    /// Updates since when no increase can have been missed, after a late statement about a period: it may close a gap,
+    /// or show one. It does not affect a lapse before the running subscription.
     mutating func noteCoverage(around place: Int) {
         let (told, start) = (toldPeriods[place], facts.startedAt)
         guard told.purchasedAt >= start ?? told.purchasedAt else { return }
@@ -45,7 +46,7 @@ extension SubscriptionState {
         }
         let next = toldPeriods[place + 1]
         if told.isFollowed(by: next, start: start) {
-            // Before the first period that is kept there may be some that are not.
+            // There may be periods before the first one that is kept.
             toldPeriods[place + 1].knownSince = place == 0 ? min(before, known) : known
         } else if before < told.purchasedAt {
             toldPeriods[place + 1].knownSince = next.purchasedAt
@@ -62,7 +63,7 @@ extension SubscriptionState {
 }
 
 extension Reading {
-    /// Whether it tells that the former period was the last one before the pause: it was the payment that was retried
+    /// Whether it shows that no unknown period lies between the former one and its own, because it is a retried payment
     /// or a new purchase after the end.
     var isAfterToldPause: Bool {
         let isRetried = before.isInBillingRetry || before.status == 3 || before.status == 4
@@ -70,7 +71,7 @@ extension Reading {
         return (before.status == 2 || before.status == 5) && isCustomersDoing
     }
 
-    /// Whether an increase may have gone unseen between the period that ran and the new one that it tells.
+    /// Whether an increase may have been missed between the running period and the new one in this statement.
     fileprivate var mayHideIncrease: Bool {
         guard let transaction = newTransaction, let purchasedAt = transaction.purchasedAt,
             let running = before.purchasedAt, !isAfterToldPause
@@ -78,13 +79,14 @@ extension Reading {
         var known = ToldPeriod(
             purchasedAt: running, currency: before.currency, storefront: before.storefront,
             period: before.period, prices: [])
-        // An unsigned statement moves the first alone, and one that tells of no new period the second alone.
+        // An unsigned statement may move only `expiresAt`, and one without a new period only `renewalAt`. So the
+        // earlier of both counts.
         known.endsAt = [before.expiresAt, before.renewalAt].compactMap(\.self).min()
         var told = ToldPeriod(
             purchasedAt: purchasedAt, currency: transaction.currency,
             storefront: transaction.storefront, period: transaction.period, prices: [])
         told.endsAt = transaction.expiresAt
-        // Hardly ever is there a pause. Prices need not be gathered otherwise.
+        // There is hardly ever a pause, and without one the prices are not needed.
         guard known.leavesRoom(before: told), let told = ToldPeriod(transaction, facts) else {
             return false
         }
@@ -96,8 +98,8 @@ extension Reading {
 }
 
 extension ToldPeriod {
-    /// Whether no increase can have gone unseen between the two: none was charged between them, or each price of the
-    /// later one can be compared with one of this.
+    /// Whether no increase can have been missed between the two: no unknown period lies between them, or each price of
+    /// the later one can be compared with one of this.
     fileprivate func isFollowed(by later: ToldPeriod, start: Instant?) -> Bool {
         if let start, purchasedAt < start, start < later.purchasedAt { return false }
         return later.isAfterToldPause || !leavesRoom(before: later) || tellsOfEveryPrice(in: later)
@@ -109,8 +111,8 @@ extension ToldPeriod {
         return later.prices.allSatisfy { places[$0.sku] != nil }
     }
 
-    /// Whether a period that nobody told may lie between the two: there is room for half of the shorter one. A payment
-    /// that is late by less is none.
+    /// Whether an unknown period may lie between the two: the pause is at least half of the shorter one. A shorter
+    /// pause is only a late payment.
     fileprivate func leavesRoom(before later: ToldPeriod) -> Bool {
         let pause = later.purchasedAt.milliseconds(since: endsAt ?? purchasedAt)
         guard pause > 0 else { return false }
@@ -118,8 +120,8 @@ extension ToldPeriod {
         return pause >= shortest / 2
     }
 
-    /// How long it lasts by its dates, and at least by its name: an extension makes it longer, and Apple's Sandbox makes
-    /// it shorter.
+    /// Its length by its dates, and the least length by its name. An extension makes the dates longer, and Apple's
+    /// Sandbox makes them shorter.
     private var lengths: [Int64] {
         let told = endsAt.map { $0.milliseconds(since: purchasedAt) }
         return [told, period.flatMap { Period($0).shortest }].compactMap(\.self)
@@ -141,4 +143,9 @@ extension Period {
         case nil: nil
         }
     }
+}
+
+extension TransactionStatement {
+    /// Whether it says what each item was charged. Where it leaves a price out, nobody sees that item rise afterwards.
+    var tellsEveryPrice: Bool { !items.isEmpty && items.allSatisfy { $0.price != nil } }
 }

@@ -1,6 +1,6 @@
 extension SubscriptionState {
-    /// Ends changes of dependents whose parent declined: each falls with its parent, and its reason says so instead
-    /// of "declined". Where the subscriber left altogether nobody declined, and each change ends by that.
+    /// Ends changes of dependents whose parent was declined: each ends with its parent, and its reason says so instead
+    /// of "declined". If the subscriber left altogether nothing was declined, and each change ends for that reason.
     mutating func dropDependentsOfDecliners(_ reading: Reading) -> [Transition] {
         let decliners = changes.filter { $0.isDeclinedItself && $0.progress.endedAt == reading.at }
         let fallen = Set(decliners.flatMap(\.dependentSKUs))
@@ -40,8 +40,8 @@ extension SubscriptionState {
         }
     }
 
-    /// Whether it falls with its parent's own subscription: our call named it to the App Store, or it is set to renew
-    /// there. Any other dependent is on another subscription of the customer, though this one may have had it once.
+    /// Whether the App Store cancels it with its parent on the same subscription: our call named it, or it is set to
+    /// renew there. Any other dependent is on another subscription of the customer, even if this one once had it.
     private func isOwn(_ sku: String, of change: TrackedChange, _ reading: Reading) -> Bool {
         guard let isTold = change.isTold(dependent: sku) else { return seenSKUs.contains(sku) }
         return isTold || reading.before.renewingSKUs.contains(sku)

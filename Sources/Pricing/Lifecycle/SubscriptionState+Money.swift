@@ -1,5 +1,5 @@
 extension SubscriptionState {
-    /// Notes what a transaction charged, and what was given back of it. A repetition is the same money.
+    /// Notes the charges and refunds of a transaction. A repeated statement is the same money.
     ///
     /// A family member, or somebody to whom a seat is assigned, pays nothing (an inference). A charge whose currency
     /// nobody tells is noted under ISO 4217's code for none: its number must neither be lost nor count as ours.
@@ -37,7 +37,7 @@ extension SubscriptionState {
             if event.type != refundReversed {
                 charged.terms?.revokedAt = transaction.revocation(of: charge.item)
             } else if !kept.isEmpty {
-                // It takes back the refund of another item.
+                // The statement reverses the refund of another item.
                 charged.terms?.revokedAt = transaction.ownRevocation(of: charge.item)
             }
             money.note(charged)
@@ -56,17 +56,17 @@ extension SubscriptionState {
                 money.note(refund(at: listed.at, number: listed.number, listed.amount))
             }
             guard let revokedAt = transaction.revocation(of: charge.item) else { continue }
-            // An item with a revocation of its own is given back as a whole, unless that is prorated.
+            // An item with a revocation of its own is refunded in full, unless the revocation is prorated.
             let share = prorated ?? (charge.item.revokedAt == nil ? transaction.signedShare : nil)
             let revoked = (at: revokedAt, amount: share?.of(amount) ?? amount)
             let key = refund(at: revoked.at, number: 0, 0).key
             if charge.item.refunds.isEmpty {
-                // No more than is left of it can be given back.
+                // The refund cannot exceed what is left of the charge.
                 let left = amount.addingSaturated(money.givenBack(line, but: key).amount)
                 money.note(refund(at: revoked.at, number: 0, min(revoked.amount, max(0, left))))
             } else if !charge.item.refunds.contains(where: { $0.at == revoked.at }), money.has(key)
             {
-                // An earlier statement told the revocation alone, and this one says what was given back by it.
+                // An earlier statement had only the revocation, and this one gives the refunded amounts.
                 money.note(refund(at: revoked.at, number: 0, 0))
             }
         }
@@ -74,7 +74,7 @@ extension SubscriptionState {
 }
 
 extension SubscriptionState {
-    /// Takes back what was given back of an item, but for a part that stays given back.
+    /// Reverses the refunds of an item, except for a part that stands.
     private mutating func noteReversal(
         of line: MoneyLedger.Item, keeping kept: Int64,
         _ entry: (_ amount: Int64, _ taxExclusive: Int64?) -> MoneyEntry
@@ -87,7 +87,7 @@ extension SubscriptionState {
             entry(reversed, back.taxExclusive?.negatedSaturated.part(reversed, of: given)))
     }
 
-    /// What stays given back of a transaction's items, by the names in the ledger, where some refunds are taken back.
+    /// The refunds of a transaction's items that stand, by the names in the ledger, where other refunds are reversed.
     private func keptRefunds(
         _ event: SubscriptionEvent, _ transaction: TransactionStatement, _ items: [StatementItem],
         _ names: [String: String], _ transactionID: String
@@ -109,10 +109,10 @@ extension SubscriptionState {
             listed: Dictionary(listed, uniquingKeysWith: { first, _ in first }))
     }
 
-    /// The names under which a transaction's charges stand in the ledger.
+    /// The names of a transaction's charges in the ledger.
     ///
-    /// Of the running period the facts know what it charged, of an earlier one the ledger: every fold of a statement about
-    /// one knows all lines.
+    /// The facts know the charges of the running period, and the ledger those of an earlier one. Every fold with a
+    /// statement about an earlier period has all lines.
     private mutating func chargedNames(
         _ charges: [(item: StatementItem, terms: MoneyEntry.Terms)],
         in transaction: TransactionStatement, _ transactionID: String
@@ -133,8 +133,8 @@ extension SubscriptionState {
 }
 
 extension SubscriptionEvent {
-    /// Whether the money it tells depends on the lines that earlier statements told: it takes back a refund, gives
-    /// back what is left of a charge, or charges without a currency.
+    /// Whether its money depends on the lines of earlier statements: it reverses a refund, refunds what is left of a
+    /// charge, or charges without a currency.
     var asksForEarlierMoney: Bool {
         guard let transaction else { return false }
         return type == refundReversed || transaction.revokedAt != nil
@@ -156,7 +156,7 @@ extension MoneyEntry.Terms {
 }
 
 extension StatementItem {
-    /// Whether it was revoked, or something was given back of it, within a minute of an instant.
+    /// Whether it was revoked, or partly refunded, within a minute of an instant.
     fileprivate func tells(of revocation: Instant) -> Bool {
         let minute: Int64 = 60_000
         let around = revocation.advanced(by: -minute)...revocation.advanced(by: minute)
@@ -174,14 +174,15 @@ extension StatementItem {
 }
 
 extension TransactionStatement {
-    /// How an item is charged. Of several seats the price is their average (an inference for items). Nil where it has
+    /// How an item is charged. For several seats the price is their average (an inference for items). Nil where it has
     /// no price.
     fileprivate func terms(of item: StatementItem) -> MoneyEntry.Terms? {
         guard let price = item.offerPrice ?? item.price else { return nil }
         let seats = Int64(max(1, quantity ?? 1))
         // No sum can hold more money than there is.
         let isTooMuch = price.multipliedReportingOverflow(by: seats).overflow
-        // Only this says that seats came beside those of the period: a modification is a PURCHASE as well.
+        // Only this field shows that seats were added to those of the period, because a modification is a PURCHASE as
+        // well.
         let isAddedSeat = details[.additionalTransactionReason] == .text("SEAT_ADDITION")
         var terms = MoneyEntry.Terms(
             price: price, quantity: isTooMuch ? 1 : seats, isOffer: item.isInOffer,
@@ -191,10 +192,10 @@ extension TransactionStatement {
         return terms
     }
 
-    /// When an item was revoked and paid for again, alone or with the whole transaction. Where `refunds[]` gives amounts,
-    /// these count in its place.
+    /// When an item was revoked and refunded, alone or with the whole transaction. Where `refunds[]` has amounts, those
+    /// count instead.
     ///
-    /// Where items tell of the transaction's revocation themselves, it is theirs alone (an inference).
+    /// Where some items have the transaction's revocation themselves, it is about those items only (an inference).
     fileprivate func revocation(of item: StatementItem) -> Instant? {
         guard isPaidBack else { return nil }
         if let own = item.revokedAt { return own }
@@ -203,15 +204,15 @@ extension TransactionStatement {
             ? revokedAt : nil
     }
 
-    /// The same of the item alone, and not with the whole transaction.
+    /// The same, but only for a revocation of the item itself, not of the whole transaction.
     fileprivate func ownRevocation(of item: StatementItem) -> Instant? {
         isPaidBack ? item.revokedAt : nil
     }
 
-    /// Which share a prorated revocation gives back of each item that it is about; nil where it is not prorated.
+    /// The share of each affected item that a prorated revocation refunds; nil where the revocation is not prorated.
     ///
-    /// `revocationPercentage` is that of the whole transaction. Where only some items are revoked, what is given back is
-    /// theirs (an inference).
+    /// `revocationPercentage` is the share of the whole transaction. Where only some items are revoked, the refund is
+    /// all for them (an inference).
     fileprivate func proratedShare(
         of charges: [(item: StatementItem, terms: MoneyEntry.Terms)]
     ) -> MoneyShare? {
@@ -224,16 +225,16 @@ extension TransactionStatement {
         return signedShare.of(total).map { MoneyShare(min($0, whole), of: whole) }
     }
 
-    /// The share that is signed of the whole transaction.
+    /// The signed share of the whole transaction.
     fileprivate var signedShare: MoneyShare? {
         guard case .number(let percentage) = details[.revocationPercentage] else { return nil }
         return MoneyShare(percentage, of: Self.wholePercentage)
     }
 
-    /// The whole in thousandths of a percent, which is how `revocationPercentage` counts.
+    /// The whole in thousandths of a percent, the unit of `revocationPercentage`.
     private static let wholePercentage: Int64 = 100_000
 
-    /// Whether money is paid back. A family that stops sharing, or a seat that is taken away, gives none back.
+    /// Whether money is refunded. When a family stops sharing, or a seat is taken away, nothing is.
     private var isPaidBack: Bool {
         guard case .text(let type) = details[.revocationType] else { return true }
         return type != "FAMILY_REVOKE" && type != "ASSIGNMENT_REVOKE"
@@ -242,12 +243,12 @@ extension TransactionStatement {
     /// The share of each item: `taxExclusivePrice` is that of the whole transaction. The shares follow the prices and
     /// add up to it.
     ///
-    /// Of several seats `price` is the average, and what is no more than the prices of one seat is taken for an average, too
-    /// (an inference): otherwise half of what two seats are charged, or more, would be tax.
+    /// For several seats `price` is the average. A `taxExclusivePrice` that is not more than the prices of one seat is
+    /// taken for an average too (an inference). Otherwise half of the charge of two seats, or more, would be tax.
     fileprivate func taxExclusiveShares(
         of charges: [(item: StatementItem, terms: MoneyEntry.Terms)]
     ) -> [Int64]? {
-        // Beside what cannot be read, or has no price, nobody can tell the shares of the others.
+        // If an item cannot be read, or has no price, the shares of the others are not known either.
         guard !isIncomplete, charges.count == items.count,
             Set(charges.map(\.item.sku)).count == charges.count
         else { return nil }

@@ -49,8 +49,8 @@ extension SubscriptionState {
         }
     }
 
-    /// Whose increase it is; nil where a change of ours explains it. In South Korea the App Store also asks before an
-    /// offer ends.
+    /// The origin of an increase; nil where a change of ours explains it. In South Korea the App Store also asks before
+    /// an offer ends.
     private func origin(
         of item: StatementItem, to price: Int64, _ reading: Reading
     ) -> RecordedIncrease.Origin? {
@@ -63,8 +63,8 @@ extension SubscriptionState {
             let known = reading.facts.items.first(where: { $0.sku == item.sku }),
             known.offer != nil
         else { return .elsewhere }
-        // The price that the offer ends in is that of the running period's transaction. The renewal's own may be the
-        // increased one, and is asked only where no transaction tells.
+        // The price after the offer is the full price in the running period's transaction. The renewal's price may be
+        // the increased one, so it is used only where no transaction gives a price.
         guard let full = known.currentPrice ?? item.price else { return .elsewhere }
         return price <= full ? .offerConversion : .elsewhere
     }
@@ -87,7 +87,7 @@ extension SubscriptionState {
             // from one to the other is no increase.
             guard !reading.isMove else { continue }
             guard !reading.isOfAnotherLength else {
-                // What was told as an increase is one whatever was paid before.
+                // What a statement called an increase is one, whatever was paid before.
                 if let told, reading.newTransaction != nil {
                     increases[told].effectiveAt = purchasedAt
                 }

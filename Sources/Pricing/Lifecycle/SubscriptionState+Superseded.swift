@@ -1,7 +1,7 @@
 extension SubscriptionState {
-    /// Ends a change that a later call of ours for the same item has replaced: an undo that a statement shows
-    /// applied, or another change. Only a fold from the beginning meets the latter: the first change had ended when
-    /// the second was sent, and a late statement denies that end.
+    /// Ends a change that a later call of ours for the same item has replaced: an undo that a statement shows applied,
+    /// or another change. The latter happens only in a fold from the beginning, if the first change had ended when the
+    /// second was sent and a late statement contradicts that end.
     ///
     /// `at` is the instant of the statement about to be read; nil stands for the end of the fold.
     mutating func closeSuperseded(at: Instant?) -> [Transition] {
@@ -28,8 +28,8 @@ extension SubscriptionState {
         return lines
     }
 
-    /// Doubtful or ended changes whose price a statement of this instant shows for another reason: a later change of
-    /// the same price brought it. An undo has nothing to take back once its increase is over.
+    /// Doubtful or ended changes whose price a statement of this instant shows for another reason: a later change with
+    /// the same price caused it, or, for an undo, its increase is over and nothing is left to undo.
     func explainedByOthers(at: Instant) -> Set<String> {
         guard changes.contains(where: { $0.isCallDoubtful || $0.mayReturn }) else { return [] }
         return Set(changes.filter { isExplainedByAnother($0, at: at) }.map(\.changeID))
@@ -67,14 +67,15 @@ extension TrackedChange {
     var isUndone: Bool { progress.state == .invalidated && progress.reason == undone }
 
     /// When its call replaced an earlier change of the same item; nil where it did not. An undo replaces the change
-    /// once a statement shows the undo applied. Until then the undone change stands as Apple has it.
+    /// once a statement shows the undo applied. Until then the undone change keeps the state that Apple shows.
     fileprivate func takesOver(from earlier: TrackedChange) -> Instant? {
         guard sku == earlier.sku, let sentAt = lastSentAt, let earlierSentAt = earlier.lastSentAt,
             sentAt > earlierSentAt, callProgress.state.isWithApple || isAppliedAfterAll
         else { return nil }
         guard undoes != nil else { return sentAt }
         guard let takenAt = progress.scheduledAt else { return nil }
-        // Nobody is told of what was taken back: the App Store goes on with the increase.
+        // No customer is told of an increase that was undone. If one was told later, the App Store still applies the
+        // increase.
         let told = [earlier.progress.consentAskedAt, earlier.progress.acceptedAt].compactMap(\.self)
         guard told.allSatisfy({ $0 <= takenAt }) else { return nil }
         return max(takenAt, sentAt)

@@ -3,21 +3,21 @@
 package struct SubscriptionState: Hashable, Sendable {
     package var facts: SubscriptionFacts
     package var increases: [RecordedIncrease] = []
-    /// Every SKU ever seen on this subscription, sorted. It tells a dependent that left from one on another
+    /// Every SKU ever seen on this subscription, sorted. It distinguishes a dependent that left from one on another
     /// subscription.
     package var seenSKUs: [String] = []
     package var changes: [TrackedChange]
     package var cancellations: [DependentCancellation] = []
     /// Calls of ours that cancelled the subscription for a parent on another subscription.
     package var ownCancels: [OwnCancel] = []
-    /// What the statements of this fold charged and gave back.
+    /// The charges and refunds in the statements of this fold.
     package var money = MoneyLedger()
-    /// The renames that the statements of this fold told.
+    /// The renames in the statements of this fold.
     package var renames: [ToldRename] = []
-    /// What the statements of this fold told of paid periods, in the order of time. Only a fold of all statements has
-    /// each of them.
+    /// The paid periods in the statements of this fold, in the order of time. Only a fold of all statements has all of
+    /// them.
     package var toldPeriods: [ToldPeriod] = []
-    /// What the statements of this fold said of extensions.
+    /// The extensions in the statements of this fold.
     package var extensions: [ToldExtension] = []
     /// The newest folded event. An older one makes the subscription fold again from the beginning.
     package var foldedThrough: SubscriptionEvent.Key?
@@ -27,7 +27,7 @@ package struct SubscriptionState: Hashable, Sendable {
         self.changes = changes
     }
 
-    /// The state with nothing folded yet. Each change stands where our own call left it.
+    /// The state with nothing folded yet. Each change has the state in which our own call left it.
     package init(originalTransactionID: String, changes: [TrackedChange]) {
         self.init(
             facts: SubscriptionFacts(originalTransactionID: originalTransactionID),
@@ -51,7 +51,7 @@ package struct RecordedIncrease: Hashable, Sendable {
     package var communicatedAt: Instant?
     package var effectiveAt: Instant?
     package var origin: Origin?
-    /// When the customer was asked. It is kept where `origin` is set; a change of ours has its own.
+    /// When the customer was asked. It is kept only where `origin` is set, because a change of ours stores this itself.
     package var consentAskedAt: Instant?
     package var acceptedAt: Instant?
     /// When it was refused. Only conversions keep it: a refused increase never happened and is forgotten.

@@ -1,4 +1,4 @@
-/// What a statement said of the renewal date's extension.
+/// What a statement said about an extension of the renewal date.
 package struct ToldExtension: Hashable, Sendable {
     package enum Outcome: String, Hashable, Sendable, CaseIterable {
         /// A `RENEWAL_EXTENDED` notification told it.
@@ -21,7 +21,7 @@ package struct ToldExtension: Hashable, Sendable {
 }
 
 extension Reading {
-    /// The move of the renewal within its period by this statement, told as an extension or seen as a later end; nil
+    /// The move of the renewal within its period by this statement, stated as an extension or shown by a later end; nil
     /// where there is none.
     var movedRenewal: (from: Instant, to: Instant)? {
         guard let from = formerRenewal, let to = facts.renewalAt, to > from,
@@ -30,8 +30,8 @@ extension Reading {
         return (from, to)
     }
 
-    /// The renewal before the statement. Where that is the first word of its period, it is the end that the period would
-    /// have had, and not the renewal at which it began.
+    /// The renewal before the statement. If the statement is the first about its period, this is the end that the
+    /// period would have had, not the renewal at which it began.
     private var formerRenewal: Instant? {
         guard event.type == "RENEWAL_EXTENDED", facts.sandboxPeriod == nil,
             let known = before.renewalAt,

@@ -1,7 +1,7 @@
-/// What a statement told that a paid period cost, with all that prices must share to be compared.
+/// The prices of a paid period in a statement, with all that two periods must share for their prices to be comparable.
 ///
-/// A fold of all statements knows each told period. So one that is told late, by a refund, say, is compared with those
-/// beside it, and an increase is noted where it was, whatever the order in which it was told.
+/// A fold of all statements knows every stated period. So a period that becomes known late, by a refund for example, is
+/// compared with its neighbours, and an increase is noted at its own time, whatever the order of the statements.
 package struct ToldPeriod: Hashable, Sendable {
     package struct Price: Hashable, Sendable {
         package var sku: String
@@ -18,11 +18,12 @@ package struct ToldPeriod: Hashable, Sendable {
     package var storefront: String?
     package var period: String?
     package var prices: [Price]
-    /// When it ends, as far as that was told.
+    /// When it ends, as far as a statement says.
     package var endsAt: Instant?
-    /// Since when every increase until this period was noticed; nil where it is no part of what was known then.
+    /// Since when no increase up to this period can have been missed; nil where the period is not part of that known
+    /// time.
     package var knownSince: Instant?
-    /// Whether the pause between the former period and this one was told, so that none can lie between them.
+    /// Whether a statement explained the pause before this period, so that no unknown period can lie in it.
     package var isAfterToldPause = false
 
     package init(
@@ -36,15 +37,16 @@ package struct ToldPeriod: Hashable, Sendable {
         self.prices = prices
     }
 
-    /// nil where the transaction tells no price of a period: seats that are added are no period. Its items go by the names
-    /// that they have today: one that was renamed since may be signed under either.
+    /// nil where the transaction does not tell each price of a period: seats that are added are no period. Its items go by
+    /// the names that they have today: one that was renamed since may be signed under either.
     init?(_ transaction: TransactionStatement, _ facts: SubscriptionFacts) {
-        guard let purchasedAt = transaction.purchasedAt, !transaction.addsSeats else { return nil }
+        guard let purchasedAt = transaction.purchasedAt, !transaction.addsSeats,
+            transaction.tellsEveryPrice
+        else { return nil }
         let names = facts.namesToday(in: transaction)
         let prices = transaction.items.compactMap { item in
             item.price.map { Price(sku: names[item.sku] ?? item.sku, price: $0) }
         }
-        guard !prices.isEmpty else { return nil }
         self.init(
             purchasedAt: purchasedAt, currency: transaction.currency,
             storefront: transaction.storefront, period: transaction.period, prices: prices)
@@ -75,11 +77,11 @@ package struct ToldPeriod: Hashable, Sendable {
 }
 
 extension SubscriptionState {
-    /// How long before a statement an increase may lie to be noted by a period that it tells late. An older one counts
-    /// for nothing any more, and a checkpoint need not keep the periods of then.
+    /// How long before a statement an increase may be to be noted from a period that becomes known late. An older one
+    /// does not count any more, so a checkpoint need not keep older periods.
     private static let lateness: Int64 = 400 * Instant.millisecondsPerDay
 
-    /// Notes what a statement tells of a period, and the increases that a period told late brings to light.
+    /// Notes the period in a statement, and the increases that a late one reveals.
     mutating func notePeriod(_ reading: Reading) {
         guard var told = reading.event.transaction.flatMap({ ToldPeriod($0, facts) }) else {
             return
@@ -102,7 +104,7 @@ extension SubscriptionState {
         } else {
             toldPeriods.insert(told, at: place)
         }
-        // Of the running period a repetition is compared with the facts, too.
+        // A repeated statement about the running period is compared with the facts too.
         guard reading.runningTransaction == nil else { return }
         noteRises(around: place, toldAt: reading.at)
         noteCoverage(around: place)
@@ -134,8 +136,8 @@ extension SubscriptionState {
             RecordedIncrease(sku: rise.sku, price: rise.price, effectiveAt: instant))
     }
 
-    /// A price that seemed to have risen at a period, and was charged in the one before already, rose earlier. Where that
-    /// one cannot be compared nothing moves.
+    /// Moves an increase earlier: a price that seemed to have risen at a period was already charged in the one before.
+    /// Nothing moves where that period cannot be compared.
     private mutating func moveRise(
         of price: ToldPeriod.Price, at instant: Instant, to earlier: ToldPeriod
     ) {
@@ -152,7 +154,7 @@ extension SubscriptionState {
         }
     }
 
-    /// The told periods that a checkpoint keeps: those that a later statement may make count.
+    /// The periods that a checkpoint keeps, because a later statement may be compared with them.
     static func kept(_ periods: [ToldPeriod], before: Instant) -> [ToldPeriod] {
         let first = before.advanced(by: -lateness)
         guard let place = periods.firstIndex(where: { $0.purchasedAt >= first }) else {

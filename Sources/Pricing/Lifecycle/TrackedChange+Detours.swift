@@ -1,5 +1,4 @@
-/// What happens to a change beside its ordinary road: new names, postponements, a refund that is taken back, a parent
-/// that fell.
+/// Less common events of a change: new names, postponements, a reversed refund, a declined parent.
 extension TrackedChange {
     /// A line of history that changes no state.
     func note(_ reason: String, _ reading: Reading) -> Transition {
@@ -18,7 +17,8 @@ extension TrackedChange {
         takeNewName(reading, &lines)
     }
 
-    /// A change that has ended takes its item's new name, so that what is charged under it is explained, or named.
+    /// A change that has ended takes its item's new name, so that reports can explain, or list, what is charged under
+    /// it.
     mutating func takeNameAfterEnd(_ reading: Reading) -> [Transition] {
         guard let firstSentAt, reading.at >= firstSentAt else { return [] }
         var lines: [Transition] = []
@@ -39,16 +39,16 @@ extension TrackedChange {
         lines.append(note("renamed from \(rename.from) to \(rename.to)", reading))
     }
 
-    /// The item as a transaction charges it: a rename may leave the name that it was charged under in the transaction. Another
-    /// item may bear a former name in a later one.
+    /// The item as a transaction charges it. After a rename the transaction may still have the old name. In a later
+    /// transaction, a former name may be another item's.
     func item(in transaction: TransactionStatement, _ reading: Reading) -> StatementItem? {
         if let item = transaction.items.first(where: { $0.sku == sku }) { return item }
         let today = reading.facts.namesToday(in: transaction)
         return transaction.items.first { today[$0.sku] == sku }
     }
 
-    /// Follows an extension: what was due at the renewal, or later, moves along (an inference, because Apple is
-    /// silent). A change that was due at the second renewal is due at the second one afterwards.
+    /// Follows an extension: a change that was due at the renewal, or later, moves with it (an inference, because Apple
+    /// does not say). A change that was due at the second renewal is due at the second one afterwards.
     mutating func readExtension(_ reading: Reading, _ lines: inout [Transition]) {
         guard let (old, new) = reading.movedRenewal, !isPlanned(knowing: new, reading) else {
             return
@@ -56,22 +56,22 @@ extension TrackedChange {
         moveDue(with: old, to: new, reading, &lines)
     }
 
-    /// Follows a statement that is older than our call and that the call's plan did not know. The plan counted from a
-    /// renewal that the App Store had moved already, or from a period that was over.
+    /// Follows a statement that is older than our call but was not known to the call's plan. The plan started from a
+    /// renewal that the App Store had already moved, or from a period that was over.
     mutating func readUnplanned(_ reading: Reading, _ lines: inout [Transition]) {
         guard let lastSentAt, let calledRenewalAt, let known = reading.before.renewalAt,
             known >= calledRenewalAt
         else { return }
         if let (old, new) = reading.movedRenewal { moveDue(with: old, to: new, reading, &lines) }
         readPeriod(reading, &lines)
-        // Nothing is told of a call before it was made, but what is told of it may be signed by a clock that is
-        // behind.
+        // No statement is about a call before it was made, but one about it may be signed by a clock that is behind
+        // ours.
         let earliest = (firstSentAt ?? lastSentAt).advanced(by: -Self.clockMargin)
         for index in lines.indices { lines[index].at = max(lines[index].at, earliest) }
     }
 
-    /// Whether the plan of the last call already counts from this renewal. Clocks may differ, so what is signed after
-    /// a call may still have been known at it.
+    /// Whether the plan of the last call already starts from this renewal. Clocks may differ, so a renewal that was
+    /// signed after the call may have been known when it was made.
     private func isPlanned(knowing renewal: Instant, _ reading: Reading) -> Bool {
         guard let calledRenewalAt, let lastSentAt else { return false }
         return renewal <= calledRenewalAt
@@ -100,10 +100,10 @@ extension TrackedChange {
         lines.append(note("renewal_extended", reading))
     }
 
-    /// Follows a period that began while the change waits. Where a charge failed at first and the period began late,
-    /// renewals fall on other days from then on, and what waits is due at the first of them that is not before its
-    /// own. Where it was exactly the renewal at which the change was due, the App Store took the call for too late,
-    /// and the next renewal is meant. Both are inferences, because Apple is silent.
+    /// Follows a period that began while the change waits. If a charge first failed and the period began late, renewals
+    /// move to other days, and the change is due at the first of them that is not before its own. If the period began
+    /// exactly at the renewal at which the change was due, the App Store judged the call too late, and the change is
+    /// due at the next renewal. Both are inferences, because Apple does not say.
     mutating func readPeriod(_ reading: Reading, _ lines: inout [Transition]) {
         // A charge in another currency ends the change, and moves nothing.
         guard progress.state.isWithApple, !isInAnotherCurrency(reading), let due = progress.dueAt,
@@ -124,20 +124,22 @@ extension TrackedChange {
         lines.append(note("renewals_moved", reading))
     }
 
-    /// Whether a statement tells of what was before our call, or at it: it was signed before, or it is the answer.
+    /// Whether a statement shows the state before our call, or at it: it was signed before the call, or it is the
+    /// answer.
     private func isOlderThanCall(_ reading: Reading) -> Bool {
         isAnswer(reading.event) || lastSentAt.map { reading.at < $0 } ?? false
     }
 
-    /// In the Sandbox, the renewal at which our call takes effect, where it left after the renewal that was known until
-    /// this statement: R1 as of the call, and R0 of a decrease. The plan had to guess which period ran at the call.
+    /// In the Sandbox, the renewal at which our call takes effect, where it was sent after the renewal that was known
+    /// until this statement: R1 as of the call, or R0 for a decrease. The plan had to guess which period was running at
+    /// the call.
     private func sandboxRenewal(ofCallIn reading: Reading) -> Instant? {
         guard undoes == nil, progress.reason != postponedByOffer, let lastSentAt,
             let renewal = reading.sandboxRenewal(after: lastSentAt),
             let running = reading.facts.sandboxPeriod
         else { return nil }
         let due = isIncrease ? renewal.advanced(by: running) : renewal
-        // A period that ran on without the change says that the App Store has put it off.
+        // A period that passed without the change shows that the App Store has postponed it.
         guard reading.facts.purchasedAt.map({ $0 < due }) ?? true else { return nil }
         return due
     }
@@ -161,9 +163,9 @@ extension TrackedChange {
         lines.append(note("renewals_moved", reading))
     }
 
-    /// Moves the renewal to the one that is announced. The App Store tells nobody before the lead of the renewal that
-    /// it means. Where the lead of our renewal begins later, the App Store took the call for an earlier renewal (an
-    /// inference). That happens where an extension came before the call and was told after it, or where an earlier
+    /// Moves the change to the announced renewal. The App Store tells no customer before the lead time of the renewal
+    /// in question. If the lead time of our renewal begins later, the App Store applied the call to an earlier renewal
+    /// (an inference). That happens where an extension before the call became known only after it, or where an earlier
     /// call of unknown outcome took effect.
     mutating func moveToAnnouncedRenewal(
         consent: Consent, _ reading: Reading, _ lines: inout [Transition]
@@ -186,8 +188,8 @@ extension TrackedChange {
         lines.append(note("renewals_moved", reading))
     }
 
-    /// Moves a change of a weekly plan that was dated as if it needed consent, and of which the subscriber is only told:
-    /// it applies at the fourth renewal, counted from the first that lies a day or more after the call.
+    /// Moves a change of a weekly plan that was dated as if it needed consent, but is only announced: it applies at the
+    /// fourth renewal, counted from the first one that is a day or more after the call.
     mutating func moveToFourthRenewal(_ reading: Reading, _ lines: inout [Transition]) {
         let facts = reading.facts
         guard facts.sandboxPeriod == nil, facts.comingPeriod.map(Period.init) == .week,
@@ -204,7 +206,7 @@ extension TrackedChange {
         lines.append(note("renewals_moved", reading))
     }
 
-    /// Follows an offer that was put on the item: the increase takes effect after it, and is communicated anew.
+    /// Follows an offer that the item got: the increase takes effect after it, and is communicated again.
     mutating func readPostponement(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, progress.scheduledAt != nil,
             let item = renewalItem(reading), isApplied(in: item) || item.price == newPrice,
@@ -228,7 +230,7 @@ extension TrackedChange {
         }
     }
 
-    /// The first renewal after the offer that the next period begins or goes on with; nil without such an offer.
+    /// The first renewal after the offer that the next period begins or continues; nil without such an offer.
     private func resumption(after item: StatementItem, _ reading: Reading) -> Instant? {
         guard item.isInOffer, let renewalAt = reading.facts.renewalAt,
             let period = item.offerPeriod ?? reading.facts.comingPeriod,
@@ -240,8 +242,8 @@ extension TrackedChange {
         return renewals.renewal(renewals.firstIndex(atOrAfter: endsAt))
     }
 
-    /// Reopens a change that a refund had ended, where the refund is taken back or the subscription outlived it. The
-    /// change goes on where it was.
+    /// Reopens a change that a refund had ended, where the refund is reversed or the subscription continued all the
+    /// same. The change returns to its former state.
     mutating func reopenAfterRefund(_ reading: Reading, _ lines: inout [Transition]) {
         guard isEndedByRefund, reading.end == nil, isApplied(in: renewalItem(reading)) else {
             return
@@ -262,15 +264,15 @@ extension TrackedChange {
                 || progress.reason == itemRefunded)
     }
 
-    /// When its first call left that may have been applied.
+    /// When the first of its calls that may have been applied was sent.
     var firstSentAt: Instant? {
         [doubtfulSince, sentAt].compactMap { $0 }.min()
     }
 
-    /// When its last call left that may have been applied.
+    /// When the last of its calls that may have been applied was sent.
     var lastSentAt: Instant? { sentAt ?? doubtfulSince }
 
-    /// Whether it was abandoned, or waits to be sent anew, while the outcome of a call of it was never learned
+    /// Whether it was abandoned, or waits to be sent again, although the outcome of one of its calls was never known
     /// (refused on a retry, withdrawn, too late). A statement that shows it applied is better evidence.
     var isCallDoubtful: Bool {
         switch progress.state {
@@ -284,7 +286,7 @@ extension TrackedChange {
         }
     }
 
-    /// Whether a statement has shown it applied, though our calls left it abandoned.
+    /// Whether a statement has shown it applied although we had abandoned it after our calls.
     var isAppliedAfterAll: Bool {
         !callProgress.state.isWithApple
             && (progress.scheduledAt != nil || progress.effectiveAt != nil)
@@ -300,9 +302,9 @@ extension TrackedChange {
     /// Whether it was declined by an answer of its own, or by the lack of one.
     var isDeclinedItself: Bool { progress.state == .declined && progress.reason != parentDeclined }
 
-    /// Ends the change, because the App Store cancels the dependents of a subscriber who declines; there was no
-    /// answer about it. A decrease cannot be declined, so it counts as cancelled. So does a change that no statement
-    /// ever showed applied, since nobody was asked about it.
+    /// Ends the change without an answer about it, because the App Store cancels the dependents of a declined item. A
+    /// decrease cannot be declined, so it counts as cancelled. So does a change that no statement ever showed applied,
+    /// because the customer was not asked about it.
     mutating func fallWithParent() {
         progress.state = isIncrease && progress.scheduledAt != nil ? .declined : .cancelled
         progress.reason = parentDeclined
@@ -310,9 +312,9 @@ extension TrackedChange {
 }
 
 extension Reading {
-    /// In the Sandbox, the first renewal at or after a call that left after the last known renewal. What renewals were
-    /// between is only told now, and they are as far apart as the running period is long. nil where the call left before,
-    /// and where a period began out of step with them, since a charge had failed.
+    /// In the Sandbox, the first renewal at or after a call that was sent after the last known renewal. The renewals
+    /// between become known only now, and are as far apart as the running period is long. nil where the call was sent
+    /// earlier, and where a failed charge made a period begin out of step.
     fileprivate func sandboxRenewal(after call: Instant) -> Instant? {
         guard let running = facts.sandboxPeriod, let renewalAt = facts.renewalAt,
             let known = before.renewalAt, known < call, known.isOnCalendar,
@@ -326,9 +328,9 @@ extension Reading {
         return isTooFar ? nil : renewalAt.advanced(by: span)
     }
 
-    /// In the Sandbox an extension made a period longer, renewals were counted at that length, and the period that
-    /// began is shorter. What waits keeps its turn: what was due at the second renewal is due at the second one
-    /// still.
+    /// In the Sandbox, the renewal for a change after an extension made a period longer: renewals were computed with
+    /// that length, and the new period is shorter. The change keeps its turn: if it was due at the second renewal, it
+    /// stays due at the second one.
     fileprivate func sandboxRenewal(inTheTurnOf due: Instant) -> Instant? {
         guard let former = before.sandboxPeriod, let running = facts.sandboxPeriod,
             former != running, let from = before.renewalAt?.milliseconds,
@@ -367,7 +369,7 @@ extension SubscriptionFacts {
         return renewals(from: renewalAt).map { $0.renewal($0.firstIndex(atOrAfter: from)) }
     }
 
-    /// The longest difference that counts as moments, in milliseconds: an hour, or in the Sandbox a tenth of the
+    /// The largest difference, in milliseconds, that counts as the same time: an hour, or in the Sandbox a tenth of the
     /// running period.
     var momentsMax: Int64 {
         guard let renewalAt, let purchasedAt, renewalAt > purchasedAt else { return Self.hour }

@@ -1,6 +1,6 @@
 extension TrackedChange {
-    /// Moves the change as far as one statement carries it. Returns a line for each state that it reached, and for
-    /// each thing told that moves no state.
+    /// Applies one statement to the change. Returns a history line for each state that it reached, and for each fact
+    /// that changes no state.
     mutating func follow(_ reading: Reading) -> [Transition] {
         guard isFollowed else { return takeNameAfterEnd(reading) }
         var lines: [Transition] = []
@@ -40,18 +40,19 @@ extension TrackedChange {
     /// Whether the statement is about this change. A statement older than our call is about another change, unless it
     /// is the answer to that very call.
     ///
-    /// Our clock dates the call, and Apple's the statement. Once a statement has shown the change applied, Apple's
-    /// clock alone decides, because all statements that are folded later are signed later. Before that, a statement
-    /// signed within the margin counts only where it brings the exact price, and another one was told before: of the
-    /// first statement about an item nobody knows whether it brings anything.
+    /// Our clock dates the call, and Apple's clock the statement. Once a statement has shown the change applied, only
+    /// Apple's clock decides, because all statements that are folded later are signed later. Before that, a statement
+    /// signed within the margin counts only if it has the exact price and an earlier statement had another price: the
+    /// first statement about an item does not show whether it changed anything.
     private func isTold(by reading: Reading) -> Bool {
-        // Before it was closed, its price had been there and gone.
+        // Its price had been shown and had gone before it was closed, so only later statements count.
         if isClosed { return doubtfulSince.map { reading.at >= $0 } ?? false }
         if isAnswer(reading.event) || progress.scheduledAt != nil { return true }
         guard let firstSentAt else { return false }
         if let sentAt, reading.at >= sentAt { return true }
         if reading.at >= firstSentAt {
-            // Before the call that is out, or without any call, only the effect of the earlier call is about it.
+            // Before the current call, or without any call, only a statement that shows the effect of an earlier call
+            // is about it.
             return isCallDoubtful || isApplied(in: renewalItem(reading))
         }
         guard let known = reading.before.items.first(where: { $0.sku == sku }) else { return false }
@@ -70,7 +71,7 @@ extension TrackedChange {
     func isApplied(in item: StatementItem?) -> Bool {
         guard let item else { return false }
         guard !isIncrease else { return item.increasePrice == newPrice }
-        // Nothing is taken back as long as the increase is still announced for the renewal.
+        // Nothing is undone as long as the increase is still announced for the renewal.
         return item.price == newPrice && (undoes == nil || item.increasePrice == nil)
     }
 
@@ -114,10 +115,10 @@ extension TrackedChange {
         moveToRenewalStillToCome(reading, &lines)
     }
 
-    /// Why it goes on though no call of ours is out for it.
+    /// The reason of a change that continues although no call of ours is open for it.
     private var lateReason: String { requestReferenceID == nil ? adopted : appliedAfterAll }
 
-    /// Reads the item's `priceIncreaseInfo`. A state that was passed already is not entered again.
+    /// Reads the item's `priceIncreaseInfo`. A state that was already left is not entered again.
     private mutating func readIncrease(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, isIncrease, let item = renewalItem(reading),
             item.increasePrice == newPrice
@@ -130,7 +131,8 @@ extension TrackedChange {
             if progress.state == .scheduled {
                 move(to: .pendingConsent, reading, &lines)
             } else if progress.state == .accepted, isFirst {
-                // What is signed at one instant has no order, and nobody is asked for what they gave.
+                // Statements of the same instant have no order, and no customer is asked for consent that they have
+                // given.
                 if progress.acceptedAt == reading.at { progress.acceptance = .consented }
                 lines.append(note("asked_after_acceptance", reading))
             }
@@ -154,23 +156,23 @@ extension TrackedChange {
         guard progress.state.isWithApple || isDoubtful,
             let transaction = laterTransaction(reading), !transaction.items.isEmpty
         else { return }
-        // A period that was told before the undo was called is charged at the old price whatever becomes of it: the App
-        // Store may date one ahead (an inference).
+        // A period that was known before the undo was called has the old price whatever happens to the undo, because
+        // the App Store may date a period ahead (an inference).
         if undoes != nil, reading.newTransaction == nil { return }
         if let item = item(in: transaction, reading) {
-            // During an offer the item already bears the new price and is charged another one.
+            // During an offer the item already has the new price but is charged another one.
             guard item.price == newPrice, !item.isInOffer, !isResetUntold(reading),
                 !isInAnotherCurrency(reading), isTakenBack(by: transaction, reading)
             else { return }
             progress.effectiveAt = transaction.purchasedAt
             noteLateCharge(transaction, reading)
-            // The App Store charges nobody the price that it asked for without their consent (an inference): the word of it was
-            // lost. When it was given is not known.
+            // The App Store charges no customer a price without the consent that it asked for (an inference). So the
+            // statement of the consent was lost, and its time is not known.
             if progress.state == .pendingConsent { progress.acceptance = .consented }
             move(
                 to: .effective, reason: isDoubtful ? lateReason : nil, reading, &lines)
         } else if isDoubtful {
-            // It was never seen applied, so nothing that leaves takes it along.
+            // It was never seen applied, so a missing item does not end it.
             return
         } else if reading.newTransaction != nil, !transaction.isIncomplete,
             !isUnderFormerName(reading), !isBesideAnAddedItem(reading)
@@ -183,9 +185,9 @@ extension TrackedChange {
         }
     }
 
-    /// Whether a charge at the former price shows what was to be taken back to be gone. Before the renewal at which that was
-    /// due, everybody is charged the former price: the renewal must bear it, too. And as long as what was to be taken back
-    /// is announced, it may only come later.
+    /// Whether a charge at the former price shows that the undone increase is gone. Before the renewal at which the
+    /// increase was due, every charge has the former price, so the coming renewal must have it too. And while the
+    /// increase is still announced, it may only take effect later.
     private func isTakenBack(by charge: TransactionStatement, _ reading: Reading) -> Bool {
         guard undoes != nil else { return true }
         let item = renewalItem(reading)
@@ -195,20 +197,19 @@ extension TrackedChange {
         return !isAnnounced && !reading.facts.isLater(due, than: at)
     }
 
-    /// Whether the transaction is of an item that the customer added, and the renewal still brings this one at our price.
+    /// Whether the customer only added another item in this transaction, and this item still renews at our price.
     private func isBesideAnAddedItem(_ reading: Reading) -> Bool {
         reading.newTransaction?.reason == "PURCHASE" && isApplied(in: renewalItem(reading))
     }
 
-    /// Whether the item still stands under its old name: a rename that waits for the next renewal leaves that name in
-    /// the transaction.
+    /// Whether the transaction still has the item's old name, because the rename takes effect at the next renewal.
     private func isUnderFormerName(_ reading: Reading) -> Bool {
         reading.facts.items.contains { $0.sku == sku && $0.chargedAs != nil }
     }
 
-    /// Ends a change whose item is missing in a new period. The App Store drops an item for lack of consent only
-    /// after asking. So an item that no statement shows asked left because the subscriber removed it. Where the
-    /// question was only lost on its way, the late statement folds again and corrects the verdict.
+    /// Ends a change whose item is missing in a new period. The App Store drops an item for lack of consent only after
+    /// asking. So if no statement shows that the customer was asked, the subscriber removed the item. If that statement
+    /// only arrives late, the subscription is folded again and the verdict corrected.
     private mutating func dropped(_ reading: Reading, _ lines: inout [Transition]) {
         let reason = "item_missing_at_renewal"
         switch progress.state {
@@ -241,7 +242,8 @@ extension TrackedChange {
     ) -> (state: ChangeState, reason: String) {
         switch end {
         case .voluntary where reading.isCancelledByUs:
-            // The customer left nothing: it fell with a parent on another subscription, as it would have beside it.
+            // The customer did not leave: we cancelled it with a parent on another subscription, as the App Store would
+            // have done on the same one.
             let wasShown = isIncrease && progress.scheduledAt != nil
             return (wasShown ? .declined : .cancelled, parentDeclined)
         case .voluntary, .revoked: return (.cancelled, end.reason)
@@ -259,8 +261,8 @@ extension TrackedChange {
         }
     }
 
-    /// Whether the customer put another item in its place. An item that had left the renewal already, declined or
-    /// removed, has no place to take: the payment sheet no longer shows it, and what is added then is simply added.
+    /// Whether the customer replaced it with another item. An item that had already left the renewal, declined or
+    /// removed, cannot be replaced: the payment sheet no longer shows it, so a new item is simply an addition.
     private func isReplaced(_ reading: Reading) -> Bool {
         guard reading.isCustomersDoing, reading.hasNewcomer else { return false }
         // Where the renewal was off as a whole, the items that come back are chosen anew.
@@ -270,8 +272,8 @@ extension TrackedChange {
 
     /// Reads a replacement: the customer replaced the item, and the increase is void (interaction matrix of "Handling
     /// subscription price changes"). It is void at once where the running period no longer has the item. An item that
-    /// is replaced from the renewal on may come back before that, as one that is only removed may. The renewal
-    /// decides, and until then only the reason tells of it.
+    /// is replaced from the renewal on may come back before that, as a removed item may. So the renewal decides, and
+    /// until then only the reason mentions it.
     private mutating func readReplacement(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, let items = reading.event.renewal?.items, !items.isEmpty
         else { return }
@@ -285,7 +287,7 @@ extension TrackedChange {
             reading.runningTransaction.map {
                 !$0.items.isEmpty && !$0.isIncomplete && item(in: $0, reading) == nil
             } ?? false
-        // An upgrade is made at once, and nobody takes it back.
+        // An upgrade takes effect at once, and cannot be taken back.
         if isGone || reading.event.subtype == "UPGRADE" {
             move(to: .invalidated, reason: itemReplaced, reading, &lines)
         } else if !isReplacedSoFar {
@@ -299,8 +301,8 @@ extension TrackedChange {
         progress.state.isWithApple && progress.reason == itemReplaced
     }
 
-    /// Notes that the customer was asked and the App Store does not say about which item. Whether this one was meant
-    /// is not known, so the state stays and the history tells of it.
+    /// Notes that the customer was asked, but the App Store does not say about which item. It may not be this one, so
+    /// the state stays, and only the history mentions it.
     private func noteBareRequest(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state == .scheduled, isIncrease, reading.event.type == "PRICE_INCREASE",
             reading.event.subtype == "PENDING",
@@ -309,8 +311,8 @@ extension TrackedChange {
         lines.append(note("asked_without_item", reading))
     }
 
-    /// Reads a new billing cycle of the customer's, which makes the increase void (same matrix): it was not
-    /// communicated, whatever price the item was sent at, or neither the charge of the cycle nor the renewal bears
+    /// Reads a new billing cycle that the customer began. It makes the increase void (same matrix) where the increase
+    /// was not communicated, whatever the item's price, or where neither the charge of the cycle nor the renewal has
     /// the new price.
     private mutating func readReset(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, progress.scheduledAt != nil,
@@ -322,8 +324,9 @@ extension TrackedChange {
         move(to: .invalidated, reason: "cycle_reset", reading, &lines)
     }
 
-    /// Whether a purchase of the customer's began a period while the increase had not been communicated, and the
-    /// renewal no longer has it. A late statement of the communication folds again and corrects the verdict.
+    /// Whether a purchase by the customer began a period before the increase was communicated, and the renewal no
+    /// longer has it. If a late statement shows the communication, the subscription is folded again and the verdict
+    /// corrected.
     private func isResetUntold(_ reading: Reading) -> Bool {
         guard isIncrease, progress.state == .scheduled,
             reading.newTransaction?.reason == "PURCHASE", let item = renewalItem(reading)
@@ -334,14 +337,14 @@ extension TrackedChange {
 
 /// The end of the reason of a change that was refused on a retry and never seen applied.
 package let refusedOnRetry = "refused_on_retry"
-/// Why an abandoned change goes on: the App Store applied a call of unknown outcome.
+/// The reason of an abandoned change that continues: the App Store applied a call of unknown outcome.
 package let appliedAfterAll = "applied_after_all"
-/// Why a change goes on of which no call is known: the App Store has its exact price. A restored database has lost
-/// the call.
+/// The reason of a change that continues although no call of it is known: the App Store has its exact price, and a
+/// restored database has lost the call.
 package let adopted = "adopted"
 /// Why a change ended: the App Store showed its item at another price, and a person closed it.
 package let closedByPerson = "closed"
-/// Why an undo was rejected: the App Store goes on with the increase.
+/// Why an undo was rejected: the App Store still applies the increase.
 let stillScheduled = "still_scheduled"
 private let itemReplaced = "item_replaced"
 let itemRefunded = "item_refunded"

@@ -14,7 +14,7 @@ extension TrackedChange {
         }
     }
 
-    /// Brings it back, because it was charged at its price after all, or announced again.
+    /// Reopens it, because it was charged at its price after all, or announced again.
     mutating func readReturn(_ reading: Reading, _ lines: inout [Transition]) {
         guard mayReturn, let endedAt = progress.endedAt, reading.at > endedAt else { return }
         // A charge elsewhere may have come in between: its own currency is what counts.
@@ -26,8 +26,8 @@ extension TrackedChange {
             return move(to: .effective, reason: chargedAfterAll, reading, &lines)
         }
         guard isIncrease, reading.end == nil, isApplied(in: renewalItem(reading)) else { return }
-        // Apple does not say that an undo takes an increase back. A status may lag behind the undo, but nobody is told of an
-        // increase that was taken back.
+        // Apple does not say that an undo ends an increase. A status may lag behind the undo, but no customer is told
+        // of an increase that was undone.
         guard !isUndone || isCommunicated(in: renewalItem(reading)) else { return }
         progress.endedAt = nil
         move(to: stateWithApple, reason: announcedAgain, reading, &lines)
@@ -46,9 +46,9 @@ extension TrackedChange {
         move(to: .rejected, reason: stillScheduled, reading, &lines)
     }
 
-    /// Reads a late word of an earlier charge at its price: it has been in effect since that one.
+    /// Reads a late statement of an earlier charge at its price: the change has been in effect since that charge.
     mutating func readEarlierCharge(_ reading: Reading) {
-        // An earlier charge at the former price takes nothing back.
+        // For an undo, an earlier charge at the former price proves nothing.
         guard undoes == nil, progress.state == .effective, let effectiveAt = progress.effectiveAt,
             let transaction = reading.event.transaction, !transaction.addsSeats,
             let at = transaction.purchasedAt, at < effectiveAt,
@@ -59,14 +59,14 @@ extension TrackedChange {
         progress.effectiveAt = at
     }
 
-    /// Its state with the App Store, by what it has been told so far.
+    /// Its state with the App Store, by the statements so far.
     var stateWithApple: ChangeState {
         progress.acceptedAt != nil
             ? .accepted : progress.consentAskedAt != nil ? .pendingConsent : .scheduled
     }
 
-    /// Ends it, because another price took its place without us: the item is set to renew at that price, or a renewal
-    /// that should have charged ours charged it, and ours is no longer announced. The item is then free.
+    /// Ends it, because another program's price replaced ours: the item is set to renew at that price, or a renewal
+    /// charged it instead of ours, and ours is no longer announced. The item is then free for other changes.
     mutating func readAnotherPrice(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, let scheduledAt = progress.scheduledAt,
             reading.at > scheduledAt
@@ -120,7 +120,7 @@ extension TrackedChange {
 
 /// Why an ended change took effect: a period that began later was charged at its price.
 package let chargedAfterAll = "charged_after_all"
-/// Why an ended change goes on: the App Store announces it again.
+/// Why an ended change continues: the App Store announces it again.
 let announcedAgain = "announced_again"
 /// Why a change ended: the App Store charges or announces another price.
 package let anotherPrice = "another_price"

@@ -1,14 +1,13 @@
 /// One price change of ours as the fold sees it: what was asked, and how far it has come.
 package struct TrackedChange: Hashable, Sendable {
     package var changeID: String
-    /// The item's present name. A metadata change may have renamed it since.
+    /// The item's current name. A metadata change may have renamed it since the submission.
     package var sku: String
     package var oldPrice: Int64
     package var newPrice: Int64
-    /// The currency of both prices. nil where it is not known: the subscription's own, as it was told last, stands for it
-    /// then.
+    /// The currency of both prices; nil where it is not known. Then the subscription's newest currency stands for it.
     package var currency: String?
-    /// The dependents by their present names.
+    /// The dependents by their current names.
     package var dependentSKUs: [String] = []
     /// The item's name in our last call, where a rename has changed it since. A fold from the beginning starts with
     /// that name.
@@ -23,18 +22,19 @@ package struct TrackedChange: Hashable, Sendable {
     package var requestReferenceID: String?
     /// When that call's intent was written. Statements signed before it cannot be about this change.
     package var sentAt: Instant?
-    /// The last instant at which that call was in time for the renewal that its plan gave. nil where it is not known.
+    /// The last instant at which that call was in time for its planned renewal; nil where it is not known.
     package var sendBy: Instant?
     /// The renewal date that was known when that call's intent was written: its plan counts from there. nil where it
     /// is not known, or where no call was made.
     package var calledRenewalAt: Instant?
-    /// When the first of its calls left whose outcome was never learned: the App Store may apply it late. The change
-    /// ended, or went on under another id, and later statements that show exactly its price are still about it.
+    /// When the first of its calls with a never known outcome was sent. The App Store may still apply that call late.
+    /// The change ended, or continued under another id, but later statements that show exactly its price are still
+    /// about it.
     package var doubtfulSince: Instant?
-    /// Where our own calls left it, before any statement of Apple's.
+    /// The progress after our own calls, before any statement by Apple.
     package var callProgress: ChangeProgress
     package var progress: ChangeProgress
-    /// The change that this one takes back. Its price is then the one paid before, and nobody is told.
+    /// The change that this one undoes. Its price is then the one paid before, and no customer is told.
     package var undoes: String?
     /// Whether it took effect and, by the newest facts, its item does not renew: no further period is charged.
     package var isLeaving = false
@@ -47,7 +47,7 @@ package struct TrackedChange: Hashable, Sendable {
         progress.state == .invalidated && progress.reason == closedByPerson
     }
 
-    /// Whether our last call named the dependent of this name; nil where that is not known.
+    /// Whether our last call named this dependent; nil where that is not known.
     package func isTold(dependent sku: String) -> Bool? {
         guard let told = toldDependentSKUs, let index = dependentSKUs.firstIndex(of: sku) else {
             return nil
@@ -69,7 +69,7 @@ package struct TrackedChange: Hashable, Sendable {
     }
 }
 
-/// How far one change has come, with the instants that reports need.
+/// The progress of one change, with the instants that reports need.
 package struct ChangeProgress: Hashable, Sendable {
     package var state: ChangeState
     package var reason: String?
@@ -86,7 +86,7 @@ package struct ChangeProgress: Hashable, Sendable {
     package var since: Instant
 }
 
-/// How an increase was accepted. ACCEPTED alone does not mean consent: only a PENDING before it tells the two apart.
+/// How an increase was accepted. ACCEPTED alone does not mean consent; only a PENDING before it does.
 package enum Acceptance: String, Hashable, Sendable {
     case consented, informed
 }
@@ -101,7 +101,7 @@ package struct Transition: Hashable, Sendable {
     package var reason: String?
 }
 
-/// What became of one dependent SKU after its parent was not consented to.
+/// The outcome for one dependent SKU after its parent was not consented to.
 package struct DependentCancellation: Hashable, Sendable {
     package enum State: String, Hashable, Sendable {
         case requested, confirmed, cancelSent = "cancel_sent", discrepancy, notNeeded = "not_needed"
@@ -119,13 +119,13 @@ package struct DependentCancellation: Hashable, Sendable {
     package var settledAt: Instant?
     package var settledByEvidence: String?
     package var detail: String?
-    /// Whether it is no item of this subscription. The canceller then finds out what becomes of it, and not the fold.
+    /// Whether it is not an item of this subscription. Then the canceller settles it, not the fold.
     package var isCrossSubscription = false
     /// The call that cancels it, where it is on another subscription.
     package var cancelReferenceID: String?
 }
 
-// The values that each must have. The others are set as they are read.
+// Only the required values are parameters; the others are set later.
 extension TrackedChange {
     /// While nothing else is given, it stands where our calls left it.
     package init(

@@ -1,9 +1,9 @@
 extension RulesInForce {
-    /// The highest price of the currency whose amount needs no consent, as far as the threshold goes: one step more is
-    /// over it, or not known. What is paid now may be no price of the currency: of several seats it is the average. Nil
-    /// where not even one step is free, or the current price is no number to start from.
+    /// The highest price of the currency that needs no consent as far as the threshold decides: one step more exceeds
+    /// the threshold, or has no answer. The current price may lie between the currency's steps, because for several
+    /// seats it is the average. Nil where not even one step needs no consent, or the current price is not usable.
     ///
-    /// As the price grows, the answer turns once: at half of the current price, or at the amount.
+    /// As the price grows, the answer changes only once: at half of the current price, or at the threshold's amount.
     func largestBelowThreshold(
         from current: Int64, storefront: String, currency: Currency, kind: PeriodKind
     ) -> Int64? {

@@ -24,7 +24,7 @@ package struct Cohort: Hashable, Sendable {
     /// The current price is below this, in milliunits.
     package var priceBelow: Int64?
     package var priceAbove: Int64?
-    /// Items that fall with the others, where the same subscription renews them.
+    /// Items that are cancelled with the others, where the same subscription renews them.
     package var dependents: [String] = []
 
     package init(skus: [String]) { self.skus = skus }
@@ -63,7 +63,8 @@ package struct ScenarioJudge: Sendable {
     private let questions: [Question]
     private let environment: StoreEnvironment
 
-    /// - Parameter now: When the cohort is asked for: changes that wait go from then on, before later calls of a scenario.
+    /// - Parameter now: The instant of the forecast. Open changes that wait are sent from then on, before later calls
+    ///   of a scenario.
     package init(
         _ scenarios: [Scenario], of cohort: Cohort, rules: RuleSet, environment: StoreEnvironment,
         now: Instant
@@ -80,7 +81,7 @@ package struct ScenarioJudge: Sendable {
         }
     }
 
-    /// One empty forecast a scenario.
+    /// One empty forecast for each scenario.
     package var emptyForecasts: [ScenarioForecast] {
         questions.map { ScenarioForecast(sentAt: $0.scenario.sentAt) }
     }
@@ -90,12 +91,12 @@ package struct ScenarioJudge: Sendable {
         _ facts: SubscriptionFacts, _ context: JudgeContext, to forecasts: inout [ScenarioForecast],
         taking take: (Int, PlanRow) -> Void = { _, _ in }
     ) {
+        let renewals = Renewals(facts: facts, environment: environment)
         let facts = facts.asChanging
         let items = cohort.items(of: facts)
         guard !items.isEmpty, let code = facts.currency else { return }
         // The cohort is the same for all scenarios.
         if !forecasts.isEmpty { forecasts[0].see(facts, cohort) }
-        let renewals = Renewals(facts: facts, environment: environment)
         for (place, question) in questions.enumerated() where forecasts.indices.contains(place) {
             var rows: [BatchRow] = []
             for (index, item) in items.enumerated() {
@@ -117,13 +118,14 @@ package struct ScenarioJudge: Sendable {
         }
     }
 
-    /// Whether no price of this rule goes without consent.
+    /// Whether no price of this rule is possible without consent.
     private func isAsked(_ row: PlanRow, _ question: Question) -> Bool {
         question.scenario.rule == .maxWithoutConsent && row.fault == nil
             && row.consent != .notRequired
     }
 
-    /// Judges the rows of a subscription. Dependents fall with one item: the first that can go and is no dependent itself.
+    /// Judges the rows of a subscription. Dependents are cancelled with one item: the first that can be sent and is no
+    /// dependent itself.
     private func plans(
         _ rows: [BatchRow], _ facts: SubscriptionFacts, _ context: JudgeContext,
         _ question: Question
@@ -174,7 +176,7 @@ package struct ScenarioJudge: Sendable {
                 from: current, storefront: storefront, currency: currency,
                 kind: Period(period).kind)
         else { return .failure(.alwaysAsked) }
-        // Rounded down first: the nearest price of the currency may be one that needs consent.
+        // It is rounded down first, because the nearest price of the currency may need consent.
         let step = currency.smallestStep
         guard let price = question.scenario.ending.price(largest / step * step, in: currency),
             price > current

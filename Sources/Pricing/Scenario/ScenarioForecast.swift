@@ -11,22 +11,23 @@ package struct ScenarioForecast: Sendable, Equatable {
         case notANumber = "no_price"
     }
 
-    /// What 12 months bring in one currency.
+    /// The money effect of 12 months in one currency.
     package struct Effect: Sendable, Equatable {
-        /// What they bring where everybody stays.
+        /// The gain if everybody stays.
         package var gain = MoneySum.zero
-        /// What is lost of it where everybody who is, or may be, asked declines: their increases, and what they are
-        /// charged now with the dependents.
+        /// The loss if everybody who is, or may be, asked declines: their increases, and their present charges with
+        /// those of the dependents.
         package var loss = MoneySum.zero
 
         package static let none = Effect()
 
-        /// What they bring where so many hundredths of a percent of those asked decline.
+        /// The effect if this share of those asked declines, in hundredths of a percent.
         package func effect(declining basisPoints: Int64) -> MoneySum {
             gain - loss.times(basisPoints, over: 10_000)
         }
 
-        /// The decline rate, in hundredths of a percent, at which 12 months bring nothing; nil where none does.
+        /// The decline rate, in hundredths of a percent, at which the effect of 12 months is zero; nil where there is
+        /// none.
         package var breakEvenBasisPoints: Int64? { gain.basisPoints(of: loss) }
 
         package static func + (left: Effect, right: Effect) -> Effect {
@@ -116,14 +117,15 @@ package struct ScenarioForecast: Sendable, Equatable {
             let effectiveAt = row.effectiveAt
         else { return }
         let count = renewals.map { charges(from: effectiveAt, $0) } ?? 0
-        // What is at risk is that of all seats, so what is gained beside it is, too.
+        // The amount at risk is for all seats, so the gain must be too.
         let gain = (MoneySum(new) - MoneySum(current)).times(Int64(count)).times(row.seats)
         effects[code, default: .none].gain += gain
         switch row.consent {
         case .notRequired?, Consent.none?, nil: return
         case .required?, .notKnown?: break
         }
-        // Dependents are on the same subscription. A charge that stands apart had no room in a sum of 64 bits.
+        // Dependents are on the same subscription, so a charge in `atRiskElsewhere` is there only because it did not
+        // fit into 64 bits.
         let atRisk = row.atRiskElsewhere.reduce(row.countedAtRisk(current)) {
             $0 + MoneySum($1.amount)
         }

@@ -9,7 +9,7 @@ package enum ScenarioRule: Hashable, Sendable {
     /// The highest price that surely needs no consent.
     case maxWithoutConsent
 
-    /// The largest percentage. More is a slip of the hand.
+    /// The largest percentage. A larger one is a typing error.
     static let percentMax: Int64 = 1000_00
     /// The step of a range in hundredths of a percent, and the most scenarios that one range makes.
     static let rangeStep: Int64 = 5_00
@@ -123,8 +123,8 @@ package enum PriceEnding: Hashable, Sendable {
 }
 
 extension ScenarioRule {
-    /// The new price in milliunits before rounding; nil where it is not above 0 or no number, and for
-    /// `maxWithoutConsent`, which asks the rules.
+    /// The new price in milliunits before rounding; nil where it is not above 0 or does not fit, and for
+    /// `maxWithoutConsent`, which depends on the rules.
     func price(from current: Int64) -> Int64? {
         let price: Int64?
         switch self {

@@ -1,6 +1,6 @@
 /// An argument known by its place.
 struct Positional: Sendable {
-    /// Upper case, as the help shows it.
+    /// The name in upper case, as in the help.
     let name: String
     let help: String
     let isRequired: Bool
@@ -35,7 +35,7 @@ protocol OptionSpecification: Sendable {
     var isRepeatable: Bool { get }
     /// One letter for the same option; nil for most.
     var short: Character? { get }
-    /// What its values name in this installation; nil for nothing.
+    /// What its values name in this installation; nil where they name nothing.
     var noun: Noun? { get }
 }
 
@@ -46,7 +46,7 @@ extension OptionSpecification {
     var noun: Noun? { nil }
 }
 
-/// What a word names that only the installation knows. Shells ask `completion` for these words.
+/// A kind of word that only the installation knows. Shells get these words from `completion`.
 enum Noun: String, CaseIterable, Sendable {
     case batches, files, reports
 }
@@ -89,7 +89,7 @@ struct ValueOption: OptionSpecification {
         self.suggestions = suggestions ?? choices
         self.isRequired = isRequired
         self.short = short
-        // Paths are called by their capitals.
+        // Options for paths are recognised by their value names.
         self.noun = noun ?? (["FILE", "OUT", "DIR", "ROWS"].contains(valueName) ? .files : nil)
     }
 }

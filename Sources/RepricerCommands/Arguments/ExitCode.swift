@@ -6,7 +6,7 @@ package enum ExitCode: Int32, Sendable, CaseIterable {
     case inputRejected = 3
     case approvalNeededOrRefused = 4
     case conflict = 5
-    /// The database or the App Store is away.
+    /// The database or the App Store cannot be reached.
     case unavailable = 6
     case interrupted = 130
 }

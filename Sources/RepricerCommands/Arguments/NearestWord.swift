@@ -11,7 +11,7 @@ func nearest(to word: String, among known: [String]) -> String? {
     return ranked?.word
 }
 
-/// Letters to insert, delete, replace or swap with their neighbour to come from one to the other.
+/// The number of letters to insert, delete, replace or swap with their neighbour to change one text into the other.
 func editDistance(_ left: String, _ right: String) -> Int {
     let (left, right) = (Array(left), Array(right))
     var beforeLast: [Int] = []

@@ -52,5 +52,5 @@ extension UsageError {
     }
 }
 
-/// The text between quotation marks, with control characters made visible: it came from outside.
+/// The text in quotation marks, with control characters made visible, because it came from outside.
 func quoted(_ text: String) -> String { quotedText(text) }

@@ -54,11 +54,11 @@ extension Commands {
             + "\n"
     }
 
-    /// How much of a batch's id is shown: enough to name it.
+    /// How many characters of a batch's id are shown: enough to identify it.
     private static let idShown = 13
     private static let batchObject = "batch:"
 
-    /// Who did what, and below it the details in words. Programs and files have the line as it was written.
+    /// Who did what, with the details in words below it. Programs and files get the line as stored.
     private static func screenText(_ line: AuditChain.Line, columns: Int) -> String {
         // To the second: the instant is in UTC.
         let at = line.occurredAt.prefix(19) + "Z"

@@ -30,7 +30,7 @@ extension Commands {
             + "it back"
     }
 
-    /// Withdraws the unsent changes of a batch, and tells what can still be taken back, and what is past recall.
+    /// Withdraws the unsent changes of a batch, and prints which sent changes can still be undone and which cannot.
     private static func withdraw(
         _ invocation: Invocation, newState: String
     ) async throws -> ExitCode {
@@ -54,7 +54,7 @@ extension Commands {
                     try BatchQueries.withdraw(
                         batch.batchID, newState: newState, reason: why, at: now, on: $0)
                 }
-                // A spread database lets nobody read in one transaction what a function of the owner's has written there.
+                // In a spread database a transaction cannot read what a function of the owner has written in it.
                 return try await pool.withTransaction { connection in
                     let scope = UndoQueries.Scope(batchID: batch.batchID)
                     return (

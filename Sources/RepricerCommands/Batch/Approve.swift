@@ -68,12 +68,12 @@ extension Commands {
         }
         guard batch.awaitsApproval, !terms.isOwn else { return }
         try invocation.checkSomebodyAnswers("approve")
-        // A program that said yes only reads the result.
+        // A program that passed `--yes` only reads the result.
         guard !invocation.isJSON || !invocation.arguments[yes] else { return }
         let facts = try await invocation.telling("reading what was submitted") {
             try await ApprovalFacts.read(batch, now: now, in: "USD", rate, pool)
         }
-        // Whoever answers for it sees all of it, however small the screen is.
+        // The person who approves must see all of it, however small the screen is.
         let text =
             facts.text(isTerminal: invocation.dependencies.isOutputTerminal, rows: nil) + "\n"
         if invocation.isJSON {
@@ -137,8 +137,8 @@ extension Commands {
             ], exceeded: exceeded)
     }
 
-    /// The mass extension of this id; nil where there is none. Throws for the extension of one subscription, of
-    /// which nobody decides.
+    /// The mass extension with this id; nil where there is none. Throws for the extension of one subscription, which
+    /// needs no decision.
     static func massExtension(
         _ text: String, pool: PostgresPool
     ) async throws -> ExtensionQueries.Mass? {

@@ -1,11 +1,12 @@
 import Reports
 
-/// What people may call a batch.
+/// The rules for names of batches.
 enum BatchName {
     /// The database's own limit.
     private static let charactersMax = 200
 
-    /// Checks a name. People decide by lines that hold it, so no character of it may hide or turn what follows.
+    /// Checks a name. People decide by lines that contain it, so no character of it may hide what follows or change its
+    /// direction.
     static func checked(_ name: String) throws(UsageError) -> String {
         guard name.unicodeScalars.count <= charactersMax else {
             throw UsageError("--name has more than \(charactersMax) characters; give a shorter one")

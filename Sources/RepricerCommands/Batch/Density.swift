@@ -1,4 +1,4 @@
-/// How much of a batch's figures is told: each says less than the one before, and takes fewer lines.
+/// The level of detail of a batch's figures. Each level shows less than the one before, and takes fewer lines.
 enum Density: Int, CaseIterable, Comparable {
     case full
     /// Without empty lines.
@@ -8,12 +8,13 @@ enum Density: Int, CaseIterable, Comparable {
     /// What is not known, the dates and the warnings on one line each.
     case shortest
 
-    /// What stands below the figures: the prompt and, where there is room, what to type next.
+    /// The lines below the figures: the prompt and, where there is room, what to type next.
     private var linesBelow: Int { self == .shortest ? 1 : 2 }
 
     static func < (left: Density, right: Density) -> Bool { left.rawValue < right.rawValue }
 
-    /// The fullest text that a screen of so many rows holds. Where none fits, or there is no screen, it is the full one.
+    /// The most detailed text that fits on a screen with this many rows. Where none fits, or there is no screen, it is
+    /// the full one.
     static func fitting(_ rows: Int?, _ text: (Density) -> String) -> String {
         guard let rows else { return text(.full) }
         for density in allCases {

@@ -51,7 +51,7 @@ extension BatchFigures {
     }
 }
 
-/// What a currency, storefront and period bring.
+/// The money of one currency, storefront and period.
 struct MoneyLine {
     let key: BatchFigures.MoneyKey
     let sum: BatchFigures.Money

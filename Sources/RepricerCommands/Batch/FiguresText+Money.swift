@@ -6,14 +6,14 @@ extension FiguresText {
 
     private var currenciesMax: Int { density >= .short ? 2 : 6 }
 
-    /// What the sums of a line are counted in, the finest first.
+    /// The unit of the sums in a line, the finest first.
     private enum SumUnit: Int64, CaseIterable {
         case exact = 1
         case whole = 1_000
         case thousand = 1_000_000
         case million = 1_000_000_000
 
-        /// What stands after the name of the line.
+        /// The text after the name of the line.
         var suffix: String {
             switch self {
             case .exact, .whole: ""
@@ -38,7 +38,7 @@ extension FiguresText {
             return sign + counted(isUp ? whole + milliunits.signum() : whole)
         }
 
-        /// What NOW and THEN differ by as they are shown.
+        /// The difference of NOW and THEN as shown.
         func change(_ money: BatchFigures.Money, currency: String) -> String {
             guard !money.change.isTooLarge else {
                 return shownSum(money.change, currency: currency)
@@ -64,8 +64,8 @@ extension FiguresText {
         return moneyTable(lines) + (others > 0 ? "and \(more): --details\n" : "") + moneyNotes
     }
 
-    /// The sums of many rows are wider than a screen: then the widest line loses its decimals, and more where that is
-    /// not enough. A currency with large numbers takes no digit from another.
+    /// If the sums are too wide for the screen, the widest line loses its decimals, and more digits where that is not
+    /// enough. A currency with large numbers does not shorten another currency's line.
     private func moneyTable(_ lines: [Line]) -> String {
         var units = [SumUnit](repeating: .exact, count: lines.count)
         func isWide() -> Bool {

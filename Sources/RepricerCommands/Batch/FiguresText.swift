@@ -1,8 +1,8 @@
 import Pricing
 import Reports
 
-/// The figures of a batch on one screen of 80 columns, each section the answer to one question. An empty section
-/// is an empty text.
+/// The figures of a batch on one screen of 80 columns. Each section answers one question; an empty section is an empty
+/// text.
 struct FiguresText {
     static var columns: Int { min(80, Screen.columns ?? 80) }
     private static let barMax = 30
@@ -59,10 +59,10 @@ struct FiguresText {
         ])
     }
 
-    /// How much of a line is left beside the name and the number.
+    /// How many columns of a line are left beside the name and the number.
     private static var whyColumns: Int { max(20, columns - 20) }
 
-    /// A line for each rule that gives no answer: how many rows, and what would make the answer known.
+    /// A line for each rule without an answer: how many rows it concerns, and what would give the answer.
     private var notKnownLines: [ConsentLine] {
         ConsentReason.allCases.compactMap { rule in
             figures.notKnown[rule].map { open in
@@ -177,7 +177,7 @@ struct FiguresText {
 }
 
 extension ConsentReason {
-    /// What makes its answer known, in a few words.
+    /// What would give its answer, in a few words.
     fileprivate var shortRemedy: String {
         switch self {
         case .alwaysConsentStorefront: "import"
@@ -234,7 +234,7 @@ func sentence(_ text: String) -> String {
     return broken(text, columns: columns) + "\n"
 }
 
-/// A sum, or that it is too large to be one.
+/// A sum, or the text that it is too large.
 func shownSum(_ sum: MoneySum, currency: String) -> String {
     sum.milliunits.map { money($0, currency: currency) } ?? "too large"
 }

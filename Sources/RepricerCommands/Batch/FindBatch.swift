@@ -8,7 +8,7 @@ extension Commands {
     static let everything = Flag("all", "everything, whatever the batch")
 }
 
-/// Finds batches by id, by name, or by the beginning of an id that only one has.
+/// Finds batches by id, by name, or by a unique beginning of an id.
 enum BatchFinder {
     static let meaning = "the batch's name, its id, or the beginning of its id"
 
@@ -21,7 +21,7 @@ enum BatchFinder {
         try choose(text, among: try await pool.withTransaction { try BatchQueries.all(on: $0) })
     }
 
-    /// Whether the words stand for a batch, or for several.
+    /// Whether the text names one batch, or several.
     static func isNamed(_ text: String, pool: PostgresPool) async throws -> Bool {
         do {
             _ = try await find(text, pool: pool) as BatchQueries.Batch

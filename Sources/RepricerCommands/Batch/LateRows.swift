@@ -13,7 +13,7 @@ enum LateRows {
             of: batchID, callsPerThousandSeconds: rate.perThousandSeconds, now: now, on: connection)
     }
 
-    /// Those of the batch, or else of each approved one.
+    /// The late rows of the batch, or without one of each approved batch.
     static func counts(
         of batchID: String?, _ rate: Configuration.CallRate, now: Int64,
         on connection: isolated PostgresConnection
@@ -26,7 +26,7 @@ enum LateRows {
         return rows > 0 ? [.init(batchID: batchID, name: "", rows: rows)] : []
     }
 
-    /// The late rows of a batch that was just planned and stored, whose calls are at hand.
+    /// The late rows of a batch that was just planned and stored, from the calls of its plan.
     static func count(
         of calls: CallList, _ rate: Configuration.CallRate, now: Int64,
         on connection: isolated PostgresConnection
@@ -45,8 +45,8 @@ enum LateRows {
 }
 
 extension Invocation {
-    /// Reads how many are late and warns a person of them, and of those of other batches that the batch makes late.
-    /// `planned` are the batch's calls where they are at hand.
+    /// Counts the late rows of the batch, and the rows of other batches that it makes late, and warns a person of both.
+    /// `planned` are the batch's calls where they are known.
     func warnOfLateRows(
         of batchID: String, planned: CallList? = nil, _ rate: Configuration.CallRate, now: Int64,
         _ pool: PostgresPool
@@ -75,7 +75,7 @@ extension Invocation {
 }
 
 extension ApprovalFacts {
-    /// All of one snapshot, the late rows too where the allowed rate is known.
+    /// Reads everything in one snapshot, the late rows too where the allowed rate is known.
     static func read(
         _ batch: BatchQueries.Batch, now: Int64, in reportingCurrency: String,
         _ rate: Configuration.CallRate?, _ pool: PostgresPool

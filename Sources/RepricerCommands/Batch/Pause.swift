@@ -71,7 +71,7 @@ extension Commands {
         return try BatchQueries.all(on: connection).first { $0.batchID == batchID }
     }
 
-    /// What a pause found that stood still before; empty where nothing did.
+    /// What was already paused or halted before a pause; empty where nothing was.
     private static func pausedWords(_ before: (any Pausable)?, _ after: (any Pausable)?) -> String {
         guard let before, let after, before.isPaused else { return "" }
         let stop = after.haltedBy == nil ? "paused" : "halted"

@@ -8,13 +8,13 @@ protocol Pausable {
     var pausedBy: String? { get }
     var pausedAt: Int64? { get }
     var pausedReason: String? { get }
-    /// What paused it, where no person did.
+    /// What halted it, where no person paused it.
     var haltedBy: String? { get }
     /// The person who paused it while it was halted.
     var alsoPausedBy: String? { get }
     var alsoPausedAt: Int64? { get }
     var alsoPausedReason: String? { get }
-    /// When one call may probe whether it may go on, and with what the latest probe was refused.
+    /// When the next probe may be sent, and the answer with which the latest one was refused.
     var probeAt: Int64? { get }
     var probeAnswer: String? { get }
 }
@@ -35,7 +35,7 @@ extension ServiceControlQueries.Everything: Pausable {
 }
 
 extension Pausable {
-    /// ` since 2026-12-01T00:00:00Z by ana: too many refusals`; empty where nobody noted anything.
+    /// ` since 2026-12-01T00:00:00Z by ana: too many refusals`; empty where nothing was recorded.
     var whoAndWhy: String {
         [
             pausedAt.map { " since \($0.instantText)" }, pausedBy.map { " by \($0)" },
@@ -66,7 +66,7 @@ extension Pausable {
     }
 }
 
-/// With what the latest probe was refused.
+/// The answer with which the latest probe was refused.
 private func alsoRefused(_ answer: String) -> String {
     "the latest call that asked was refused with \(answer)"
 }
@@ -83,7 +83,7 @@ private func plural(_ kind: String) -> String {
 }
 
 extension ServiceControlQueries.Everything {
-    /// What stands still as a whole, with a person's pause first; empty in ordinary times.
+    /// What is paused or halted as a whole, with a person's pause first; usually empty.
     var headlines: [(String, String)] {
         let pause = isPaused ? "everything\(whoAndWhy); `repricer resume --all`" : nil
         let halt = haltedAt.map {
@@ -178,7 +178,7 @@ let storefrontColumns: [Column<ControlQueries.HaltedStorefront>] = [
 ]
 
 extension ControlQueries.HaltedStorefront {
-    /// `isOfAll` says that it stands among those of other batches.
+    /// `isOfAll` says that it is listed with those of other batches.
     func text(isOfAll: Bool) -> String {
         let place = isOfAll ? "\(storefront) of batch \(harmless(batchName))" : storefront
         return [
@@ -190,7 +190,7 @@ extension ControlQueries.HaltedStorefront {
     }
 }
 
-/// What a guard rail has counted, for a person and for a program.
+/// The count of a guard rail, for a person and for a program.
 struct GuardReading: Sendable, Equatable {
     let rail: GuardRail
     let count: GuardQueries.Count

@@ -76,14 +76,14 @@ extension Commands {
     private static func suggestAfterPlan(
         _ summary: PlanSummary, _ file: String, _ invocation: Invocation
     ) {
-        // They are not in the plan's hash, so what is submitted without them would be stored without a word.
+        // They are not in the plan's hash, so a submission without them would be accepted without a warning.
         let terms = BatchTermOptions.all.compactMap { $0 as? ValueOption }.compactMap { option in
             invocation.arguments[option].map { " --\(option.name) \(ShellWord.quoted($0))" }
         }.joined()
-        // What came from standard input is gone.
+        // Standard input cannot be read again, so the suggestion names FILE.
         let file = file == "-" ? "FILE" : ShellWord.quoted(file)
         if summary.figures.codes[.unknownSubscription, default: 0] > 0 {
-            // An analyst has no key of the App Store.
+            // A pricing analyst has no App Store key.
             let hasKey = (try? invocation.configuration().keyFile) != nil
             hasKey
                 ? invocation.suggest("sync \(file)")
@@ -109,9 +109,8 @@ extension Invocation {
         return try await now(configuration)
     }
 
-    /// The instant whose knowledge of the rules counts: `option`, or nil for everything that is known now. This
-    /// machine's clock is not asked, because it may lag behind the clock by which an import was recorded a moment
-    /// ago.
+    /// The instant by which rules must have been recorded: `option`, or nil for all rules. It does not default to this
+    /// machine's clock, which may be behind the clock that recorded an import a moment ago.
     func known(_ option: ValueOption) throws -> Instant? {
         try arguments.instant(option).map(Instant.init(milliseconds:))
     }

@@ -66,13 +66,13 @@ struct PlanDrift {
         }
     }
 
-    /// Keys that move with the clock and with each statement, and by themselves change no verdict.
+    /// Keys that change with the clock or with each statement, without changing a verdict.
     private static let moving: Set = [
         "notice_at", "judged_at", "facts_at", "known_since", "stale",
     ]
 
-    /// The differences as `KEY was X, is Y`. Rules are named only where nothing else differs, and what moves by
-    /// itself never is.
+    /// The differences as `KEY was X, is Y`. Rules are named only where nothing else differs. Keys in `moving` are
+    /// never named.
     private static func differences(
         _ old: [PlanRowsFile.Member], _ new: [PlanRowsFile.Member]
     ) -> [String] {

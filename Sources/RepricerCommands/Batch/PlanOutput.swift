@@ -2,8 +2,8 @@ import Batches
 import Pricing
 import Reports
 
-/// Takes the rows of a plan as they are judged: names the refused ones, writes the requested files, and keeps the
-/// figures. Of all this only the list of calls grows with the batch.
+/// Receives the rows of a plan as they are judged: names the refused ones, writes the requested files, and adds up the
+/// figures. Only its list of calls grows with the batch.
 actor PlanOutput: PlanSink {
     struct Wishes: Sendable {
         var rows: String?
@@ -12,7 +12,7 @@ actor PlanOutput: PlanSink {
         var earlierRows: String?
     }
 
-    /// Rows in the forms in which they are needed. They are made on any thread.
+    /// Rows in their output forms. They are made on any thread.
     struct Prepared: Sendable {
         fileprivate var rows: [PlanRow]
         fileprivate var overtaken: [PlannedPiece.Overtaken]
@@ -43,7 +43,7 @@ actor PlanOutput: PlanSink {
     private let rowCount: Int64
     private var hash: PlanHash
     private var forecast: BatchForecast
-    /// These are few, whatever the batch, because each open change is warned of once.
+    /// There are few of these, whatever the size of the batch, because each open change causes one warning.
     private var overtaken: Set<String> = []
     /// The result; nil until all rows were taken.
     private(set) var finished: Finished?
@@ -62,7 +62,7 @@ actor PlanOutput: PlanSink {
         rowsAreCSV = wishes.rows?.lowercased().hasSuffix(".csv") ?? false
         rejectsWriter = RejectsWriter(
             columns: session.outline.columns, priceUnit: session.outline.priceUnit)
-        // Standard input and output are both called `-`, but are not the same.
+        // `-` names both standard input and standard output, which are different files.
         let read = [session.input.path, wishes.earlierRows].compactMap { $0 }.filter { $0 != "-" }
         rowsFile = try wishes.rows.map {
             try OutputFile(path: $0, besides: read, dependencies: dependencies)

@@ -1,7 +1,8 @@
 import Batches
 import Pricing
 
-/// The rows of a plan as CSV: the keys of the JSON, without the rules; a list is its elements with blanks between.
+/// The rows of a plan as CSV, with the keys of the JSON except the rules. The elements of a list are separated by
+/// blanks.
 enum PlanRowCSV {
     private static let columns: [(name: String, value: @Sendable (PlanRow) -> String?)] = [
         ("line", { $0.line > 0 ? "\($0.line)" : nil }),

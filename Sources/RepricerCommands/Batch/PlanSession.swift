@@ -2,7 +2,7 @@ import Batches
 import Postgres
 import Pricing
 
-/// A batch file on its way to a plan. It was read once, and its rules are chosen.
+/// A batch file that is ready to be planned: it was read once, and its rules are chosen.
 struct PlanSession: Sendable {
     let input: BatchInput
     let outline: BatchOutline
@@ -11,7 +11,7 @@ struct PlanSession: Sendable {
     let terms: BatchTerms
     /// The rules that judge the rows and convert money.
     let rulesInForce: RulesInForce
-    /// Notifications that arrived and are not processed: what they tell is not in the plan.
+    /// How many notifications have arrived but are not folded. Their content is not in the plan.
     let notificationsWaiting: Int64
     private let rules: RuleSet
     private let known: Instant?

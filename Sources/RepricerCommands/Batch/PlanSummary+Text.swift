@@ -1,7 +1,7 @@
 import Pricing
 import Reports
 
-/// A plan for a person: one screen, and everything behind `--details`.
+/// A plan for a person: one screen, and everything with `--details`.
 extension PlanSummary {
     /// `rows` are those of the screen; nil where there is none.
     func text(isTerminal: Bool, withDetails: Bool, rows: Int?) -> String {
@@ -22,7 +22,7 @@ extension PlanSummary {
         return FiguresText.joined(sections + (withDetails ? details : []), density) + end
     }
 
-    /// Whether the batch can go.
+    /// Whether the batch can be submitted.
     private func overview(_ density: Density) -> String {
         let (rows, refused) = (forecast.rowCount, refusedCount)
         let canGo =

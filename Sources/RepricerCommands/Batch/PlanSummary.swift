@@ -2,7 +2,7 @@ import Pricing
 
 /// The forecast of a whole batch, to print: the same plan gives the same bytes.
 struct PlanSummary: Sendable {
-    /// The most late rows that are named to a program.
+    /// The most late rows in the JSON.
     static let lateRowsMax = 10_000
 
     let hash: String
@@ -38,7 +38,7 @@ struct PlanSummary: Sendable {
 
     var refusedCount: Int { forecast.refusedCount }
 
-    /// The waves in order, with the rows of each that can go.
+    /// The waves in order, with the number of rows of each that can be sent.
     var waves: [(number: Int, label: String, rows: Int)] {
         zip(forecast.terms.waves?.waves ?? [], forecast.waves).enumerated()
             .map { ($0 + 1, $1.0.label, $1.1) }

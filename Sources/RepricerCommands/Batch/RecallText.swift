@@ -2,7 +2,7 @@ import Batches
 import Pricing
 import Reports
 
-/// What can still be taken back of changes that Apple has, until when, and what can no longer be.
+/// Which changes that Apple has can still be undone, and until when, and which cannot.
 struct Recall: Sendable {
     let takeable: [UndoQueries.Takeable]
     let beyond: [UndoQueries.Beyond]
@@ -19,7 +19,7 @@ struct Recall: Sendable {
         .key("last_until") { $0.lastUntil.instantText },
     ]
 
-    /// A screen has room for the minute. What is left out makes it no later.
+    /// A screen has room only for the minute. Cutting the seconds never shows a later time.
     private static func until(_ at: Int64) -> String {
         Screen.columns == nil ? at.instantText : at.instantText.prefix(16) + "Z"
     }

@@ -58,7 +58,7 @@ extension Commands {
             throw CommandFailure(
                 .failed, "there are no pages: REPRICER_PAGES_LISTEN is off or no address")
         }
-        // A program that listens on all addresses is reached on this machine, too.
+        // A program that listens on all addresses can be reached on this machine too.
         let host = ["0.0.0.0", "::", ""].contains(address.host) ? "127.0.0.1" : address.host
         let shown = host.contains(":") ? "[\(host)]" : host
         return "http://\(shown):\(address.port)/batches/\(batch.batchID)/approval"

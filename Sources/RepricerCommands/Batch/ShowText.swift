@@ -65,7 +65,7 @@ extension ApprovalFacts {
         return definitionList(lines)
     }
 
-    /// When what has not been sent may go, and by when it must.
+    /// When unsent rows may be sent, and by when they must be sent.
     private var dueText: String {
         guard !isOutOfDate else {
             return wrapped(

@@ -6,7 +6,7 @@ extension Commands {
         "BATCH", BatchFinder.meaning, isRequired: false, noun: .batches)
     private static let watch = Flag("watch", "keep looking until every change is final")
 
-    /// Real time between two readings. It is for a person's eye and does not follow the service's pace.
+    /// Real time between two reads. It is chosen for a person who watches, not for the pace of the service.
     private static let readEvery: Duration = .seconds(1)
 
     static let status = Command(
@@ -24,7 +24,7 @@ extension Commands {
         return try await invocation.withPool(configuration) { pool in
             let rate = try await configuration.completed(by: pool).changePriceRate
             let id = try await BatchFinder.find(named, pool: pool)?.batchID
-            // It is forecast once, because of a million rows it takes a second.
+            // It is not forecast for `--watch`, because for a million rows that takes a second.
             let forecastRate = invocation.arguments[watch] ? nil : rate
             let read: @Sendable () async throws -> StatusText = {
                 let now = clock.nowMilliseconds()
@@ -41,7 +41,8 @@ extension Commands {
             if !invocation.arguments[watch] {
                 try invocation.print(json: last.json, last.text)
             } else if !invocation.isJSON {
-                // It ends by itself, so no pager waits for a key. With --json each state was printed when it came.
+                // `--watch` ends by itself, so it uses no pager that would wait for a key. With --json each state was
+                // already printed.
                 try invocation.print(last.text)
             }
             return .done

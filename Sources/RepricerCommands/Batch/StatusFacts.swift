@@ -9,7 +9,7 @@ import ServiceKit
 /// Everything that `status` shows, read in one transaction.
 struct StatusFacts: Sendable, Equatable {
     let batch: BatchQueries.Batch?
-    /// Who approved the batch that was asked for, where it needs another approver.
+    /// Who approved the requested batch, where it needs another approver.
     let firstApprovers: [String]
     /// All batches, the oldest first.
     let batches: [BatchQueries.Batch]
@@ -17,35 +17,35 @@ struct StatusFacts: Sendable, Equatable {
     let rejected: [String: Int64]
     let dependents: [String: Int64]
     let everything: ServiceControlQueries.Everything
-    /// The waves of the batch that was asked for.
+    /// The waves of the requested batch.
     let waves: [ControlQueries.Wave]
     let guards: [GuardReading]
-    /// Those of the batch that was asked for, or else of all approved ones. Among the refused rows of all batches
-    /// only those that wait are read.
+    /// Those of the requested batch, or else of all approved ones. Without a batch only refused rows that wait are
+    /// read.
     let haltedStorefronts: [ControlQueries.HaltedStorefront]
     let refused: [StatusQueries.Refused]
     /// Whether there are more of them than are listed.
     let hasMoreRefused: Bool
-    /// Extensions, and cancellations without an answer, where no batch was asked for.
+    /// Parked extensions, and cancellations without an answer, where no batch was requested.
     let parkedBesides: [StatusQueries.Refused]
-    /// The rows that were refused, or called back before they left, by batch, of those that a code has halted.
+    /// The rows that were refused, or put back before they were sent, by batch, of batches that a code has halted.
     let putBack: [String: Int64]
     let moved: [TroubleQueries.Moved]
-    /// The rows that would be late at the allowed rate, of the batch that was asked for, or else of all approved ones.
+    /// The rows that would be late at the allowed rate, of the requested batch, or else of all approved ones.
     let lateRows: [OpenCallQueries.Late]
-    /// Whether the allowed rate is known, and was asked about.
+    /// Whether late rows were counted, because the allowed rate is known and they were requested.
     let knowsLate: Bool
-    /// The waiting waves of the batch that was asked for, or else of all.
+    /// The waiting waves of the requested batch, or else of all.
     let waitingWaves: [TroubleQueries.WaitingWave]
     let outlook: StatusQueries.Outlook
-    /// Changes are due, and nobody delivers them.
+    /// Set where changes are due and no process delivers them.
     let undelivered: UndeliveredQueries.Undelivered?
     let quotas: [StatusQueries.Quota]
-    /// nil where one batch was asked for, because notifications belong to no batch.
+    /// nil where one batch was requested, because notifications belong to no batch.
     let notifications: StatusQueries.Notifications?
     let staleness: StalenessQueries.Staleness
 
-    /// More would hide the rest, and the report has them all.
+    /// More would hide the rest of the output, and the report has them all.
     private static let refusedMax = 20
     private static let movedMax = 5
 
@@ -105,7 +105,7 @@ struct StatusFacts: Sendable, Equatable {
         }
     }
 
-    /// As people want to read them.
+    /// The newest first, for people.
     var newestBatches: [BatchQueries.Batch] { batches.reversed() }
 
     private static func guards(
@@ -113,7 +113,7 @@ struct StatusFacts: Sendable, Equatable {
     ) throws -> [GuardReading] {
         let (rails, countFrom) = try GuardQueries.rails(of: batchID, on: connection)
         guard !rails.isEmpty else { return [] }
-        // It is counted anew only where the service has not counted yet: a million rows take a second.
+        // It is counted here only if the service has not counted yet, because a million rows take a second.
         let kept = try GuardQueries.reading(of: batchID, on: connection)
         let counts =
             try kept?.counts
@@ -131,10 +131,10 @@ struct StatusFacts: Sendable, Equatable {
         states.filter { ChangeState(rawValue: $0.key)?.isFinal ?? false }.values.reduce(0, +)
     }
 
-    /// The rows that the App Store has, or that need not reach it any more.
+    /// The rows that the App Store has, or that need no call any more.
     var deliveredCount: Int64 { rowCount - count(.awaitingApproval, .queued, .sending, .unknown) }
 
-    /// Those of them for which nothing is awaited from a customer any more.
+    /// Those of them for which no customer's answer is awaited any more.
     var answeredCount: Int64 { deliveredCount - count(.scheduled, .pendingConsent) }
 
     private func count(_ wanted: ChangeState...) -> Int64 {
@@ -155,7 +155,8 @@ struct StatusFacts: Sendable, Equatable {
     }
 }
 
-/// The facts as text and JSON. With the rates, the reserved instants tell how many calls of this second are left.
+/// The facts as text and JSON. From the rates and the reserved instants it computes how many calls are left in this
+/// second.
 struct StatusText {
     let facts: StatusFacts
     let now: Int64
@@ -182,7 +183,7 @@ struct StatusText {
         return wrapped("and more: `repricer report price_change\(batch)` lists all changes")
     }
 
-    /// What stands still or waits for a person; empty in ordinary times.
+    /// What is paused, halted or waits for a person; usually empty.
     var alerts: [(String, String)] {
         var alerts = facts.everything.headlines
         if let batch = facts.batch, batch.isPaused {
@@ -208,7 +209,8 @@ struct StatusText {
 
     private static let approvalsShown = 3
 
-    /// The batch as a word of a command. A name may hold anything, and what is shown here is pasted into a shell.
+    /// The batch as an argument of a command, by its id: a name may contain anything, and this text is pasted into a
+    /// shell.
     private func word(for batch: BatchQueries.Batch) -> String {
         NamedBatch.word(for: batch.batchID, among: facts.batches.map(\.named))
     }
@@ -240,8 +242,8 @@ struct StatusText {
         } ?? []
     }
 
-    /// What `--watch` draws: whose it is and when it was read, how far delivery, answers and ends are, the states, and
-    /// what needs a person.
+    /// The lines of `--watch`: the batch and the time, the progress of delivery, answers and ends, the states, and what
+    /// needs a person.
     func live(columns: Int) -> [String] {
         let name = facts.batch.map { "batch \(harmless($0.name))" } ?? "all batches"
         let head = brokenText("\(name), \((now / 1000 * 1000).instantText)", width: columns)
@@ -256,7 +258,7 @@ struct StatusText {
                 columns: columns)
         }
         let states = facts.statesInOrder.map { "\(counted($1)) \($0)" }.joined(separator: ", ")
-        // Coloured when the lines are broken, as a code of colour takes no room.
+        // Colours are added after the lines are broken, because colour codes take no columns.
         let painted = brokenText(states, width: columns).map { line in
             line.split(separator: " ").map { word in
                 word.hasSuffix(",")
@@ -316,7 +318,7 @@ struct StatusText {
 
     private func stateWords(of batch: BatchQueries.Batch) -> String {
         let isFinal = !facts.outlook.openBatches.contains(batch.batchID)
-        // A pause outlives the last row where dependents are still to be cancelled, and an abort ends it.
+        // A pause can outlast the last row while dependents are still to be cancelled. An abort ends it.
         let isPaused = batch.isPaused && ["approved", "awaiting_approval"].contains(batch.state)
         return batch.stateWords(isFinal: isFinal)
             + (isPaused ? (isFinal ? ", paused" : "") + whoAndWhy(batch) : "")
@@ -347,10 +349,11 @@ struct StatusText {
         .instant("SINCE", "since") { $0.since }, .text("BATCH", "batch") { $0.batchName },
     ]
 
-    /// How much of a UUIDv7 is shown: up to its millisecond, which is enough to name a batch.
+    /// How many characters of a UUIDv7 are shown: up to its millisecond, which is enough to identify a batch.
     private static let idShown = 13
 
-    /// One long word would leave no room for a table. The beginning of its id names the batch as well.
+    /// Shortens a long name, which would leave no room for the table. The beginning of the id identifies the batch as
+    /// well.
     private static func shortened(_ name: String, _ longest: Int?) -> String {
         guard let longest else { return name }
         return name.split(separator: " ", omittingEmptySubsequences: false).map { word in
@@ -388,8 +391,8 @@ struct StatusText {
         ]
     }
 
-    /// The calls that may still be made this second, or at this moment where there is less than one a second: all, before
-    /// the service has made any.
+    /// The calls that may still be made in this second, or now where the rate is below one a second. It is the whole
+    /// rate before the service has made any call.
     private var quotaLeft: Int64 {
         let quota = facts.quotas.first { $0.endpoint == "change_price" }
         if let until = quota?.blockedUntil, until > now { return 0 }
@@ -410,7 +413,7 @@ struct StatusText {
         return rate + (silence ?? "")
     }
 
-    /// How the batch stands; a pause of everything is one of it, too.
+    /// Whether the batch is under way, paused, halted or finished. A pause of everything counts as its pause too.
     private var standing: String? {
         let own = facts.batch.flatMap {
             $0.standing(isFinal: !facts.outlook.openBatches.contains($0.batchID))

@@ -2,8 +2,9 @@ import Batches
 import Facts
 
 extension StatusFacts {
-    /// What of `--watch` is worth another line: the states, and what stands still. Counts of rows that come due, the
-    /// answers of probes and the instants of the next ones pass by themselves, and are not in it.
+    /// The part of the status whose change makes `--watch` print another line: the states, and what is paused or
+    /// halted. It leaves out counts of due rows, answers of probes and the instants of the next ones, which change by
+    /// themselves.
     struct Standing: Sendable, Equatable {
         fileprivate var states: [String: Int64]
         fileprivate var stops: Set<String>

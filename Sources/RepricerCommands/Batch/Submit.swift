@@ -39,7 +39,7 @@ extension Commands {
                 try await PlanSession(
                     path: file, asOf: now, environment: environment, terms: terms, pool: pool)
             }
-            // It is asked before the plan, whose rows would only be told that they have an open change.
+            // This comes before the plan, which would only report an open change for each row.
             let known = try await pool.withTransaction { connection in
                 try BatchQueries.batchID(ofContent: session.outline.sha256, on: connection)
             }
@@ -71,8 +71,8 @@ extension Commands {
         }
     }
 
-    /// The same file again counts as the same batch only where its terms are the same: otherwise somebody could
-    /// believe in a guard that was dropped.
+    /// The same file counts as the same batch only with the same terms. Otherwise a person could rely on a guard that
+    /// was dropped.
     private static func refuseOtherTerms(
         _ batchID: String, _ name: String, _ terms: BatchTerms, _ pool: PostgresPool,
         _ invocation: Invocation
@@ -91,8 +91,7 @@ extension Commands {
                 + "\(said.joined(separator: ", ")); give the same ones, or abort that batch first")
     }
 
-    /// What was cut while it was copied would be refused as the hash of another plan, and only after a judgement of all
-    /// rows.
+    /// A hash that was cut while copying would be refused as that of another plan, and only after all rows were judged.
     private static func checkForm(_ arguments: ParsedArguments) throws(UsageError) {
         guard let text = arguments[planHash] else { return }
         guard text.utf8.count == 64, text.allSatisfy({ $0.isASCII && $0.isHexDigit }) else {
@@ -102,7 +101,7 @@ extension Commands {
         }
     }
 
-    /// Checks whether the batch may be stored. Throwing takes everything back.
+    /// Checks whether the batch may be stored. If it throws, the transaction is rolled back.
     private static func check(
         _ finished: PlanOutput.Finished, _ session: PlanSession, _ invocation: Invocation
     ) throws {
@@ -162,8 +161,8 @@ extension Commands {
         ]
         let text = invocation.isJSON ? facts.text : batchID
         if invocation.arguments[rejectsFile] == "-" {
-            // Standard output carries only the rejects. Nobody could ask for the id again, so `--quiet` does not
-            // silence it.
+            // Standard output has only the rejects here. The id cannot be requested again, so `--quiet` does not
+            // suppress it.
             invocation.dependencies.sayPlainly(text + "\n")
         } else {
             try invocation.print(text + "\n")

@@ -10,7 +10,7 @@ enum TroubleText {
         .key("from") { $0.from.instantText }, .key("to") { $0.to.instantText },
     ]
 
-    /// A screen has room for the day, and a renewal moves by a period.
+    /// A screen has room only for the day, which suffices because a renewal moves by whole periods.
     private static func renewal(_ at: Int64) -> String {
         String(at.instantText.prefix(Screen.columns == nil ? .max : 10))
     }
@@ -37,7 +37,7 @@ enum TroubleText {
         let late = facts.lateRows.reduce(0) { $0 + Int64($1.rows) }
         let troubles: [(String, Int64, String)] = [
             (
-                // What has ended is no alarm any more.
+                // A finished batch is no alarm any more.
                 facts.isFinal ? "were moved" : "moved", trouble.moved,
                 facts.isFinal
                     ? "\(counted(trouble.moved, "row")) took effect, or ended, at a later renewal than was approved"
@@ -74,7 +74,7 @@ enum TroubleText {
         return waves + troubles.filter { $0.1 > 0 }.map { ($0.0, $0.2) }
     }
 
-    /// Whose they are, where all batches were asked for.
+    /// The batches of the late rows, where all batches were requested.
     private static func lateByBatch(_ facts: StatusFacts) -> String {
         guard facts.batch == nil else { return "" }
         return ": "

@@ -43,7 +43,7 @@ extension Commands {
                 let rows = try await pool.withTransaction {
                     try UndoQueries.store(scope, as: undoID, name: newName, at: now, on: $0)
                 }
-                // A spread database lets nobody read in one transaction what a function of the owner's has written there.
+                // In a spread database a transaction cannot read what a function of the owner has written in it.
                 return try await pool.withTransaction { connection in
                     (
                         rows,
@@ -114,7 +114,7 @@ extension Commands {
 
     /// The most that are shown. A batch may have millions, so the others are only counted.
     private static let refusedShown = 10_000
-    /// The most lines that say the same. More are told in one line with their number.
+    /// The most lines that say the same. More of them become one line with their number.
     private static let alikeMax = 5
 
     private static func tell(
@@ -172,8 +172,8 @@ extension Commands {
 }
 
 extension UndoObstacle {
-    /// What of one change, or of so many, stands against it: the words after their number, with the code. Without a state
-    /// it is said of any.
+    /// Why one change, or several, cannot be undone: the words after their number, with the code. Without a state the
+    /// words fit any.
     fileprivate func words(_ count: Int, state: String? = nil, toldAt: Instant? = nil) -> String {
         let isOne = count == 1
         let verb = { (one: String, several: String) in isOne ? one : several }

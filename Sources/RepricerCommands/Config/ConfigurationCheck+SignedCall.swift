@@ -5,14 +5,14 @@ import JOSE
 extension ConfigurationCheck {
     /// No transaction has this id, so the answer says only whether our key is accepted.
     private static let noTransaction = "1"
-    /// Apple's codes for "no such transaction": whoever gets one was let in.
+    /// Apple's codes for "no such transaction", which prove that our key was accepted.
     private static let codesOfTheLetIn: Set = [4_000_006, 4_040_001, 4_040_005, 4_040_010]
     private static let comparison =
         "compare REPRICER_ISSUER_ID, REPRICER_KEY_ID, REPRICER_KEY_FILE and REPRICER_BUNDLE_ID with App "
         + "Store Connect: Users and Access, Integrations, In-App Purchase"
 
-    /// Asks for the status of a transaction that can't exist: the only call that changes nothing and proves issuer, key
-    /// id, key and bundle id at once.
+    /// Reads the status of a transaction that cannot exist. It is the only call that changes nothing and checks issuer,
+    /// key id, key and bundle id at once.
     func signedCall(_ baseURL: String, found: String) async -> Result {
         guard let (client, http) = client(baseURL) else {
             return Result(

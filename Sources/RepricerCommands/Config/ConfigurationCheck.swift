@@ -6,7 +6,7 @@ import JOSE
 import Postgres
 import ServiceKit
 
-/// Tries everything that the service will need, and goes on after each failure.
+/// Checks everything that the service will need, and continues after each failure.
 struct ConfigurationCheck: Sendable {
     /// The result of one check.
     struct Result: Sendable {
@@ -14,16 +14,16 @@ struct ConfigurationCheck: Sendable {
         /// What was found; nil where a problem says it.
         let found: String?
         let problems: [ConfigurationProblem]
-        /// Whether something outside did not answer, rather than being set up wrongly.
+        /// Whether another system did not answer, as opposed to a wrong setting.
         var isAway = false
-        /// False where a setting is missing that it needs, or the schema does not fit, so that nothing is known.
+        /// False where the check was not made, because a setting is missing or the schema does not fit.
         var wasTried = true
     }
 
     /// The App Store refuses tokens from clocks that differ by more than this.
     private static let skewSecondsMax: Int64 = 60
 
-    /// Whose settings these are. People need only the database.
+    /// The user of these settings. Pricing and finance users need only the database.
     enum User: String, CaseIterable {
         case service, pricing, finance
     }
@@ -52,7 +52,7 @@ struct ConfigurationCheck: Sendable {
 
     private func settings() -> Result {
         let count = configuration.entries.count { $0.shown != nil }
-        // What a person has not set, only the service needs.
+        // A person need not set what only the service needs.
         let problems = configuration.problems.filter { user == .service || $0.source != nil }
         return Result(name: "settings", found: "\(count) values", problems: problems)
     }
@@ -86,7 +86,7 @@ struct ConfigurationCheck: Sendable {
         }
     }
 
-    /// How many seconds before its end a root is named: those of the alert.
+    /// How many seconds before its expiry a root is reported, the same as for the alert.
     private static let rootSoon: Int64 = 30 * 86_400
 
     private func extraCA(_ name: String, _ variable: Variable, _ path: String?) -> Result? {
@@ -198,7 +198,7 @@ struct ConfigurationCheck: Sendable {
                 remedy: CommandFailure.writableRemedy)
         ], isAway: true)
 
-    /// What the user of these settings may not do, and must; nil where nothing is missing.
+    /// The rights that the user of these settings needs and lacks; nil where none is missing.
     private func missingRights(
         _ connection: PostgresConnection
     ) async throws -> ConfigurationProblem? {
@@ -227,8 +227,8 @@ struct ConfigurationCheck: Sendable {
             remedy: "use the user of the service, which is a member of repricer_service")
     }
 
-    /// A long question of finance must not hold up the service. Members inherit what a role is granted, but not its
-    /// settings.
+    /// A long query of a finance login must not delay the service. Members inherit a role's grants but not its
+    /// settings, so each login is checked.
     static func finance(_ logins: [FinanceLoginQueries.Login]) -> Result {
         let faults = logins.compactMap { login -> ConfigurationProblem? in
             let missing = [
@@ -259,8 +259,8 @@ struct ConfigurationCheck: Sendable {
         return Result(name: "reports", found: "open", problems: areOpen ? [] : [problem])
     }
 
-    /// Any answer to the first question will do: it proves the name, the certificate and the way, and carries a date.
-    /// The second question is signed, and proves the key.
+    /// Any answer to the first request will do: it checks the name, the certificate and the route, and has a date. The
+    /// second request is signed, and checks the key.
     private func appStore() async -> Result {
         guard let baseURL = configuration.apiBaseURL else { return skipped("app store") }
         do {
@@ -316,7 +316,7 @@ struct ConfigurationCheck: Sendable {
         return Result(name: name, found: nil, problems: [problem], isAway: isAway)
     }
 
-    /// The problem of the setting itself says why.
+    /// The check of the setting itself reports the cause.
     private func skipped(_ name: String) -> Result {
         Result(name: name, found: nil, problems: [], wasTried: false)
     }

@@ -10,7 +10,7 @@ enum AppleRoot {
     /// What to do where it is missing.
     static let remedy = "put \(file) from \(source) there (SHA-256 \(sha256))"
 
-    /// What `config check` says of roots that can be read. Those of a simulated App Store are others, and as good.
+    /// What `config check` says of readable roots. A simulated App Store has other roots, which are equally valid.
     static func found(in roots: TrustedRoots, at path: String) -> String {
         let isThere = roots.holds(sha256: sha256)
         return

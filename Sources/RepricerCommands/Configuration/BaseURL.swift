@@ -1,6 +1,6 @@
 import HTTP
 
-/// `https://host[:port]`, taken apart as far as the settings must know it.
+/// `https://host[:port]`, parsed as far as the settings need it.
 struct BaseURL: Equatable {
     let isTLS: Bool
     let host: String

@@ -31,7 +31,7 @@ package struct Configuration: Sendable {
         /// Whether only this machine reaches it.
         var isLoopback: Bool { AddressList.isLoopback(host) }
 
-        /// Whether it takes the port of every address that this machine has.
+        /// Whether it listens on all addresses of this machine.
         var isEverywhere: Bool { host == "0.0.0.0" || host == "::" }
 
         /// As it is written: `HOST:PORT`.
@@ -54,7 +54,7 @@ package struct Configuration: Sendable {
     package internal(set) var pagesListen: Address?
     /// It must be set wherever other machines reach `pagesListen`.
     package internal(set) var pagesTokenFile: String?
-    /// Proxies, whose connections belong to many clients.
+    /// The proxies, whose connections carry many clients.
     package internal(set) var trustedProxies: [AddressRange]?
     /// The percentage of the receiver's connections that any other address may hold.
     package internal(set) var addressShare: Int?
@@ -70,9 +70,9 @@ package struct Configuration: Sendable {
     package internal(set) var webhookCAFile: String?
     /// The time between two runs of the reconciler, by the service's clock; nil where it is switched off, or wrong.
     package internal(set) var reconcileEvery: Duration?
-    /// How long a change may be overdue in silence before its status is read.
+    /// How long after a due statement a silent change's status is read.
     package internal(set) var silentAfter: Duration?
-    /// How long `serve` announces its end before it ends; 0 for not at all.
+    /// How long `serve` reports that it is not ready before it stops; 0 for not at all.
     package internal(set) var drainWait: Duration?
     /// The virtual clock; nil for the machine's.
     package internal(set) var clock: VirtualClock.Parsed?
@@ -80,7 +80,7 @@ package struct Configuration: Sendable {
 
     var entries: [Entry] = []
     var problems: [ConfigurationProblem] = []
-    /// Variables with our prefix that do not exist. They are probably misspelt, and worth a remark.
+    /// Variables with our prefix that do not exist. They are probably misspelt, so a remark names them.
     var unknownVariables: [ConfigurationProblem] = []
 
     /// Reads every variable; `clockOption` is the value of `--clock`, which wins over the variable.
@@ -126,9 +126,9 @@ package struct Configuration: Sendable {
 }
 
 extension Configuration {
-    /// Adds what the database remembers, where the settings do not name it: the environment, and the rate at which the
-    /// service calls. Who plans needs only the database.
-    /// What they name wrongly is refused: nobody reckons with another rate than the one that was meant.
+    /// Adds the environment and the call rate from the database, where the settings do not name them, so that a person
+    /// who plans needs only the database. A wrong value in the settings is refused, so that nobody plans with another
+    /// rate than intended.
     func completed(by pool: PostgresPool) async throws -> Configuration {
         try checkIfSet(.changePriceRate, .environment)
         let namesRate = !entries.contains {

@@ -53,8 +53,8 @@ struct ConfigurationReader {
         value(variable, isRequired: isRequired, default: fallback, "") { $0 }
     }
 
-    /// The path of a file with a secret. Where systemd hands over a credential of that file's name, it is read there: the
-    /// service may not read the file itself.
+    /// The path of a file with a secret. If systemd provides a credential with that file's name, its path is used
+    /// instead, because the service may not read the file itself.
     private mutating func secretFile(_ variable: Variable, isRequired: Bool = false) -> String? {
         guard let path = text(variable, isRequired: isRequired) else { return nil }
         guard let folder = settings.value("CREDENTIALS_DIRECTORY")?.0, !folder.isEmpty,
@@ -64,8 +64,8 @@ struct ConfigurationReader {
         return access(credential, F_OK) == 0 ? credential : path
     }
 
-    /// The value that `read` makes of the text; nil is wrong. Without a remedy of its own it takes that of a missing
-    /// value.
+    /// The value that `read` parses from the text; nil means that the text is wrong. Without its own remedy the fault
+    /// gets that of a missing value.
     private mutating func value<Value>(
         _ variable: Variable, isRequired: Bool = false, default fallback: String? = nil,
         _ wrong: String, remedy: String? = nil, _ read: (String) -> Value?
@@ -172,7 +172,7 @@ struct ConfigurationReader {
         ) { text in Int(text).flatMap { (1...100).contains($0) ? $0 : nil } }
     }
 
-    /// The second listener of a port would end the service as it starts.
+    /// Refuses the same port for both listeners, because the second one would fail when the service starts.
     private mutating func refuseOneAddress() {
         guard let first = result.listen, let second = result.pagesListen, first.port > 0,
             first.port == second.port,
@@ -255,7 +255,7 @@ struct ConfigurationReader {
         }
         let isLoopback = result.apiBaseURL.flatMap(BaseURL.init)?.isLoopback ?? false
         if !isLoopback {
-            // A real App Store does not share an invented time: changes would be sent at wrong instants.
+            // A real App Store does not follow a virtual clock, so changes would be sent at wrong instants.
             result.clock = nil
             complain(
                 .clock, source,
@@ -270,7 +270,7 @@ struct ConfigurationReader {
     private mutating func findUnknownVariables() {
         let known = Variable.allCases.map(\.rawValue)
         for (key, value) in settings.entries(prefix: "REPRICER_") where !known.contains(key) {
-            // Words are compared without the common prefix, which would make everything seem near.
+            // Names are compared without the common prefix, which would make all of them seem similar.
             let prefix = "REPRICER_"
             let names = known.map { String($0.dropFirst(prefix.count)) }
             let near = nearest(to: String(key.dropFirst(prefix.count)), among: names)

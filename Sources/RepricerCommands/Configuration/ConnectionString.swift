@@ -1,6 +1,6 @@
 import ServiceKit
 
-/// What must be known of libpq's connection strings: how to show one, and how to make one.
+/// libpq's connection strings: how to show one without secrets, and how to make one.
 enum ConnectionString {
     private static let secretKeys = ["password", "sslpassword", "scram_client_key"]
     private static let mask = "********"
@@ -22,8 +22,8 @@ enum ConnectionString {
         return withoutPasswordInPairs(text)
     }
 
-    /// An address of another program with its password and what its parameters say replaced, because a receiver of
-    /// webhooks may know its callers by one; and any other text as it is.
+    /// The address of another program with its password and the values of its parameters replaced, because a receiver
+    /// of webhooks may authenticate callers by a parameter. Any other text is returned as it is.
     static func withoutSecretsInAddress(_ text: String) -> String {
         withoutPasswordInURI(text) { _ in true }
     }
@@ -43,7 +43,7 @@ enum ConnectionString {
             query = "?" + masked(rest[rest.index(after: mark)...], isSecret)
             rest = rest[..<mark]
         }
-        // The last @ ends the user, so that an unescaped one in a password does not show its end.
+        // The last @ ends the user part, so that an unescaped @ in a password does not reveal the rest of it.
         guard let at = rest.lastIndex(of: "@") else { return scheme + rest + query }
         let user = rest[..<at]
         let name = user.firstIndex(of: ":").map { user[..<$0] + ":\(mask)" } ?? user
@@ -54,7 +54,7 @@ enum ConnectionString {
         parameters.split(separator: "&", omittingEmptySubsequences: false).map { pair in
             let key = pair.prefix { $0 != "=" }
             guard isSecret(String(key)) else { return String(pair) }
-            // What has no name may be a secret itself.
+            // A parameter without a name may be a secret itself.
             return key.endIndex == pair.endIndex ? mask : "\(key)=\(mask)"
         }.joined(separator: "&")
     }

@@ -11,8 +11,8 @@ enum SecretFile {
         let remedy: String
     }
 
-    /// Where systemd keeps copies of secrets for this service alone (`LoadCredential=`). It admits the service by an
-    /// access control list, which `stat` shows as a right of the group.
+    /// The folder in which systemd keeps copies of secrets for this service (`LoadCredential=`). The service gets
+    /// access by an access control list, which `stat` shows as a group right.
     static let credentialsFolder = getenv("CREDENTIALS_DIRECTORY").map { String(cString: $0) }
 
     /// The file's text. Throws where others can read it, where it is empty, or where it is no file.
@@ -21,14 +21,14 @@ enum SecretFile {
         whereNoText remedy: String =
             "write letters and digits, as `openssl rand -hex 32` makes them"
     ) throws(Fault) -> String {
-        // A pipe without a writer would keep us waiting for ever.
+        // Without O_NONBLOCK, opening a pipe without a writer would block for ever.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0, let file = fdopen(descriptor, "r") else {
             let why = String(cString: strerror(errno))
             throw Fault(wrong: "\(path) cannot be opened: \(why)", remedy: "check path and rights")
         }
         defer { fclose(file) }
-        // The open file is judged, so that nobody can swap it between the check and the reading.
+        // The open descriptor is checked, so that the file cannot be swapped between the check and the read.
         var status = stat()
         guard fstat(fileno(file), &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
             throw Fault(wrong: "\(path) is no regular file", remedy: "name a file")
@@ -51,7 +51,7 @@ enum SecretFile {
         guard count <= bytesMax else {
             throw Fault(wrong: "\(path) is larger than 64 KiB", remedy: "name the right file")
         }
-        // Bytes that are no text would all become the same replacement, and wrong ones pass for right ones.
+        // Invalid bytes would all become the same replacement character, so a wrong secret could match a right one.
         guard let text = String(validating: bytes.prefix(count), as: UTF8.self),
             !text.contains("\0")
         else {

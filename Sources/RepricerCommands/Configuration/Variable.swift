@@ -30,7 +30,7 @@ enum Variable: String, CaseIterable, Sendable {
     case clock = "REPRICER_CLOCK"
     case migrations = "REPRICER_MIGRATIONS"
 
-    /// In a few words, for the manual; Operations tells more.
+    /// A few words for the manual page; OPERATIONS.md has the details.
     var meaning: String {
         switch self {
         case .databaseURL: "libpq URI or conninfo; when unset, libpq's PG* variables hold"
@@ -66,7 +66,7 @@ enum Variable: String, CaseIterable, Sendable {
         }
     }
 
-    /// What somebody who lacks the variable has to do.
+    /// What to do where the variable is missing.
     var remedyWhenMissing: String {
         switch self {
         case .bundleID: "set it to the app's bundle identifier, as com.example.app"

@@ -3,7 +3,7 @@ struct WebhookURL: Equatable, Sendable {
     let base: String
     let target: String
 
-    /// nil for what is no such URL.
+    /// nil where the text is not such a URL.
     init?(_ text: String) {
         guard let scheme = text.range(of: "://") else { return nil }
         let rest = text[scheme.upperBound...]

@@ -4,8 +4,8 @@ import Postgres
 /// Checks that settings and database belong to the same app and environment, and that both or neither belong to a
 /// rehearsal.
 enum AppCheck {
-    /// Binds the database to the settings' app where nobody has yet, and refuses the settings of another app. On a
-    /// virtual clock the database becomes a rehearsal's.
+    /// Binds the database to the settings' app if it is not bound yet, and refuses settings of another app. With a
+    /// virtual clock it makes the database a rehearsal's.
     static func bind(_ configuration: Configuration, on connection: PostgresConnection) async throws
     {
         if let app = configuration.app {
@@ -39,8 +39,9 @@ enum AppCheck {
         }
     }
 
-    /// The same for a user who may read schema `report` alone. To whom the schema is closed the report says so. A login that
-    /// was given single views, and not the functions beside them, passes: it cannot learn which app they are about.
+    /// The same for a user who may read only schema `report`. If the schema is closed to the user, the report itself
+    /// says so. A login with grants on single views, but not on the functions, passes, because it cannot read which app
+    /// they are about.
     static func checkReader(
         _ configuration: Configuration, on connection: PostgresConnection
     ) async throws {

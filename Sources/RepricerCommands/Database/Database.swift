@@ -4,8 +4,8 @@ import Postgres
 import Pricing
 
 extension Invocation {
-    /// Lends one connection for one command, and closes it when `body` is done. As with each pool here, a person at a
-    /// terminal is told what lasts long.
+    /// Lends one connection to a command, and closes it when `body` is done. Here as for each pool, a person at a
+    /// terminal sees what takes long.
     func withConnection<Result: Sendable>(
         _ configuration: Configuration, name: String = "repricer",
         _ body: @Sendable (PostgresConnection) async throws -> Result
@@ -45,8 +45,8 @@ extension Invocation {
         }
     }
 
-    /// Lends a pool to a reader of reports, who may not even ask for the schema version. Throws where the settings name
-    /// another app than the database is about, and, as for every command, where the database keeps the login out.
+    /// Lends a pool to a reader of reports, who may not even read the schema version. Throws where the settings name
+    /// another app than the database's and, as for every command, where the database refuses the login.
     func withReportPool<Result: Sendable>(
         _ configuration: Configuration, name: String,
         _ body: (PostgresPool) async throws -> Result
@@ -76,8 +76,8 @@ extension Invocation {
 }
 
 extension PostgresPool {
-    /// The rules that judge at an instant. There is one set for a command, so that all of it is judged alike.
-    /// `known`: the rules as they were known then; nil stands for now.
+    /// The rules that judge at an instant. A command reads one set, so that all its rows are judged alike. `known`: the
+    /// rules as they were known then; nil stands for now.
     func rules(at now: Instant, knownAt known: Instant?) async throws -> RuleSet {
         try await withTransaction { try RuleQueries.load(.from, now, knownAt: known, on: $0) }
     }

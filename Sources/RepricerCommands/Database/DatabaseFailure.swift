@@ -1,7 +1,7 @@
 import Postgres
 
 extension CommandFailure {
-    /// How libpq begins to say that pg_hba.conf or a password keeps somebody out.
+    /// The beginnings of libpq's messages for a login that pg_hba.conf or a password refuses.
     private static let loginFaults = [
         "Peer authentication failed", "Ident authentication failed",
         "password authentication failed", "no password supplied",

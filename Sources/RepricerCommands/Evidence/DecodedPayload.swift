@@ -3,13 +3,13 @@ import JSON
 
 /// A signed payload for a person: JSON in which each nested JWS is replaced by its content.
 ///
-/// Numbers and texts stand as they were signed; nothing is parsed and written anew.
+/// Numbers and texts stay as they were signed; nothing is parsed and rewritten.
 struct DecodedPayload {
     private let contents: PackedPayload.Contents
 
-    /// nil for what is no JWS.
+    /// nil where the text is not a JWS.
     init?(of signedPayload: String) {
-        // A text that cannot be packed has a shape that nobody signs.
+        // A text that cannot be packed is not a payload that anybody signs.
         guard let packed = PayloadPacker().pack(signedPayload) else { return nil }
         let payload = PackedPayload(bytes: packed.bytes, headers: packed.headers.map(\.text))
         // It was packed just now, so it is not damaged.
@@ -25,7 +25,7 @@ struct DecodedPayload {
         }
     }
 
-    /// What is no JSON comes out as it is.
+    /// A text that is not JSON is returned as it is.
     private func text(
         of json: [UInt8], _ isIndented: Bool, depth: Int, replacing: (String) -> [UInt8]?
     ) -> String {

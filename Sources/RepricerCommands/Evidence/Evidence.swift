@@ -29,7 +29,7 @@ extension Commands {
         }
         let stored = try await invocation.withPool(configuration) { pool in
             try await pool.withTransaction { connection in
-                // Apple writes ids in small letters, and what people copy from may write them in capitals.
+                // Apple writes ids in lower case, but the source from which people copy may use capitals.
                 try EvidenceQueries.stored(id, on: connection)
                     ?? EvidenceQueries.stored(id.lowercased(), on: connection)
             }
@@ -160,7 +160,7 @@ struct EvidenceProof {
         self.why = why
     }
 
-    /// The proof of a text that was kept under this id.
+    /// The proof of a text that was stored under this id.
     init(of text: String, id: String, by verifier: NotificationVerifier, now: Int64) {
         signedPayload = text
         guard !id.hasPrefix(LegacyNotification.idPrefix) else {
@@ -177,10 +177,10 @@ struct EvidenceProof {
         }
     }
 
-    /// Whether it is the kept body of a V1 notification, which nobody signs.
+    /// Whether it is the unaltered stored body of a V1 notification, which is not signed.
     var isWholeThoughUnsigned: Bool { why?.hasPrefix("unsigned:") ?? false }
 
-    /// Nobody signs a V1 notification: its id is the digest of what was kept, and no more can be proved.
+    /// A V1 notification is not signed. Its id is the digest of the stored body, and only that can be checked.
     private static func fault(ofLegacy text: String, id: String) -> String {
         LegacyNotification.id(ofRedacted: text) == id
             ? "unsigned: a V1 notification bears no signature; this is what was kept of it, unchanged"

@@ -36,7 +36,7 @@ extension Commands {
         let clock = try await configuration.makeClock(dependencies: invocation.dependencies)
         let path = try invocation.arguments.required(exported)
         var status = stat()
-        // A link that leads nowhere is there, too.
+        // A dangling link counts as existing too.
         guard path != "-", lstat(path, &status) != 0 else {
             throw CommandFailure(
                 .inputRejected,
@@ -54,7 +54,7 @@ extension Commands {
         let range = start.milliseconds..<start.advanced(byMonths: 1).milliseconds
         let bar = invocation.progressBar
         defer { bar.clear() }
-        // It is written under a name of its own until it is whole: whoever exports to the same file disturbs nobody.
+        // It has a temporary name until it is complete, so that two exports to the same file do not disturb each other.
         let part = "\(path).\(String(UInt64.random(in: .min ... .max), radix: 16)).part"
         defer { unlink(part) }
         let (count, head) = try await invocation.withPool(configuration) { pool in
@@ -70,11 +70,11 @@ extension Commands {
         return .done
     }
 
-    /// Gives a whole file the name that was asked for, and replaces none.
+    /// Gives a complete file the requested name, without replacing an existing file.
     private static func publish(_ part: String, as path: String) throws {
         var isThere = link(part, path) == 0
         if !isThere, [EPERM, EOPNOTSUPP, ENOSYS, EMLINK].contains(errno) {
-            // The file system has no second names for a file: this one is taken before it is replaced.
+            // This file system has no hard links, so the name is created first and then replaced.
             let taken = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
             if taken >= 0 {
                 Glibc.close(taken)
@@ -88,7 +88,7 @@ extension Commands {
                     ? "\(path) is there already: somebody else exported to it meanwhile; name another file"
                     : "\(path) cannot be written: \(String(cString: strerror(errno)))")
         }
-        // `retention` may drop the month next, so that the name must be on the disk, too.
+        // `retention` may drop the month next, so the file's name must be on disk too.
         let folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
         let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         defer { if descriptor >= 0 { Glibc.close(descriptor) } }
@@ -101,8 +101,8 @@ extension Commands {
     /// How long after its month a notification may still be on its way into the database.
     private static let settledAfter: Duration = .seconds(3600)
 
-    /// Refuses a month of which more may come: the file would be whole in itself, and yet lack what came later. Where
-    /// the machine's clock counts, the database's must agree.
+    /// Refuses a month that may still get notifications: the file would look complete but lack later ones. With the
+    /// machine's clock, the database's clock must agree.
     private static func checkThatItEnded(
         _ month: String, _ end: Int64, by clock: any WallClock, _ pool: PostgresPool
     ) async throws {
@@ -119,7 +119,7 @@ extension Commands {
         }
     }
 
-    /// Refuses a month that has no partition and no notification, whose file would say that none came.
+    /// Refuses a month without a partition and without notifications, because its file would claim that none came.
     private static func checkThatItStands(
         _ month: String, _ range: Range<Int64>, _ pool: PostgresPool
     ) async throws {
@@ -138,8 +138,8 @@ extension Commands {
         }
     }
 
-    /// Writes the month as one snapshot shows it, whose locks keep its partition from being dropped meanwhile. Returns
-    /// how many notifications there are, and the last hash.
+    /// Writes the month from one snapshot, whose locks prevent its partition from being dropped meanwhile. Returns the
+    /// number of notifications, and the last hash.
     private static func export(
         _ month: Range<Int64>, _ writer: EvidenceFile.Writer, to path: String, _ bar: ProgressBar,
         _ pool: PostgresPool

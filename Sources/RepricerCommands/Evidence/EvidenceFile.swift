@@ -2,8 +2,9 @@ import Digests
 import JOSE
 import JSON
 
-/// A month of evidence as a file that needs no database: NDJSON. The first line says what it is, each other one holds a
-/// notification as it was signed, and the last one how many there are. Each line bears the hash of all up to it.
+/// A month of evidence as a file that needs no database: NDJSON. The first line describes the file, each further one
+/// has a notification as it was signed, and the last one has their number. Each line has a hash over all lines up to
+/// it.
 ///
 /// | line | members |
 /// | --- | --- |
@@ -61,7 +62,7 @@ enum EvidenceFile {
         private var last: String
         private var count: Int64 = 0
         let firstLine: String
-        /// Identifies the file once the last line is written. It is to be kept apart from the file.
+        /// The hash that identifies the file once the last line is written. Store it apart from the file.
         var head: String { last }
 
         init(_ head: Head) {
@@ -88,13 +89,13 @@ enum EvidenceFile {
         }
     }
 
-    /// Why a line is not what was written.
+    /// Why a line differs from what was written.
     struct Fault: Error, Hashable, Sendable, CustomStringConvertible {
         let description: String
     }
 
-    /// Reads the lines in their order. After a fault in the chain it goes on from what the line says, so that each
-    /// fault is named once.
+    /// Reads the lines in their order. After a fault in the chain it continues from the hash in the line, so that each
+    /// fault is reported once.
     struct Reader {
         private(set) var head: Head?
         private(set) var count: Int64 = 0
@@ -111,7 +112,7 @@ enum EvidenceFile {
             if isComplete {
                 return (nil, [Fault(description: "a line follows the last one: it was added")])
             }
-            // Whatever is wrong with it, it is no line of ours.
+            // Whatever the error is, it is not a line that we wrote.
             guard let node = JSONDocument.read(line), let record = try? JSONRecord(node) else {
                 return (
                     nil, [Fault(description: "no line of an evidence file: it is cut or changed")]
@@ -202,7 +203,7 @@ enum EvidenceFile {
             return faults
         }
 
-        /// The hashes are over the values alone. Whatever else a line holds, such as a further member, was added to it.
+        /// The hashes cover only the values. Anything else in a line, such as a further member, was added later.
         private func alteration(of line: [UInt8], _ written: String) -> [Fault] {
             guard line != Array(written.utf8) else { return [] }
             return [Fault(description: "it holds more than was written, or is written otherwise")]

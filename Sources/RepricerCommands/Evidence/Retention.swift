@@ -45,7 +45,8 @@ extension Commands {
             try await run.run(pool)
             try await rest.run(pool)
             if !isDry { try await run.forgetIDs(pool) { ContinuousClock.now >= end } }
-            // A backup or a long report may hold a table for most of the night: what it held is tried until the end.
+            // A backup or a long report may lock a table for most of the night, so months that it held are retried
+            // until the end.
             while !isDry, run.isHeldUp || rest.isHeldUp, ContinuousClock.now < end {
                 try await dependencies.wait(MonthLock.pause)
                 try await run.tryAgain(pool) { ContinuousClock.now >= end }
@@ -68,7 +69,7 @@ extension Commands {
 
 /// `--keep`.
 enum RetentionTime {
-    /// The App Store tells the notifications of 180 days again, so younger ones must stay known.
+    /// The App Store can resend the notifications of 180 days, so ids of younger ones must be kept.
     static let monthsMin = 7
     private static let monthsMax = 1200
 

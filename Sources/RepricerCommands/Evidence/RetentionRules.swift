@@ -3,8 +3,8 @@ import Postgres
 import Pricing
 import ServiceKit
 
-/// What retention does besides the evidence: it drops statements, history and versions by the month, and deletes rows
-/// of the few tables that have no months.
+/// The part of retention besides the evidence: it drops statements, history and versions by month, and deletes rows of
+/// the few tables without monthly partitions.
 struct RuleRun {
     private struct Outcome {
         let month: OldMonth
@@ -13,7 +13,7 @@ struct RuleRun {
 
     /// How many rows one transaction deletes.
     private static let rowsMax = 1000
-    /// Of four quarters of the time checkpoints get three, so that rows leave, too, where checkpoints need many nights.
+    /// Checkpoints get three quarters of the time, so that old rows are deleted too while checkpoints need many nights.
     private static let coverQuarters = 3
 
     /// The first instant of the month that is still kept whole, in UTC milliseconds.
@@ -49,7 +49,7 @@ struct RuleRun {
                 try MonthRetention.candidates(of: rule, before: before, on: $0)
             }
             for month in months {
-                // All months of a table need one lock: where one waited in vain, the others need not try.
+                // All months of a table need the same lock, so after one has failed to get it, the others need not try.
                 let attempts = isHeldUp(month.table) ? 0 : MonthLock.attemptsMax
                 let fate = try await fate(of: month, attempts, pool)
                 outcomes.append(Outcome(month: month, fate: fate))
@@ -69,7 +69,7 @@ struct RuleRun {
         outcomes.contains { $0.month.table == table && $0.fate == .heldUp }
     }
 
-    /// Tries once more what somebody held, one attempt a table.
+    /// Tries again what other sessions held, once for each table.
     mutating func tryAgain(_ pool: PostgresPool) async throws {
         var busy: Set<MonthPartitions.Table> = []
         for index in outcomes.indices where outcomes[index].fate == .heldUp {

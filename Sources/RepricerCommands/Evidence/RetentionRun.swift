@@ -3,16 +3,16 @@ import Postgres
 import Pricing
 import ServiceKit
 
-/// The lock that dropping a month needs. It keeps all out, so it waits half a second for it: whoever writes queues
-/// behind the wait.
+/// The lock that dropping a month needs. It excludes all others, and writers queue behind the wait for it, so it waits
+/// only half a second.
 enum MonthLock {
     /// How often a table is tried in a row.
     static let attemptsMax = 4
-    /// The time between two later attempts, one a table.
+    /// The time between later attempts, each of which tries every table once.
     static let pause: Duration = .seconds(60)
 
-    /// Returns nil where a reader or writer held the table all the time. Writers that queued behind an attempt go
-    /// before the next one.
+    /// Returns nil where a reader or writer held the table all the time. Writers that queued behind an attempt get
+    /// their turn before the next one.
     static func patiently<T: Sendable>(
         attempts: Int, _ body: () async throws -> T
     ) async throws -> T? {
@@ -27,13 +27,13 @@ enum MonthLock {
     }
 }
 
-/// What became of a month.
+/// The outcome for a month.
 enum MonthFate: Hashable {
     case dropped
     case wouldDrop
     /// Something of it is still needed.
     case kept
-    /// Somebody else held its table.
+    /// Another session held its table.
     case heldUp
 
     var name: String {
@@ -77,7 +77,7 @@ struct RetentionRun {
     var isHeldUp: Bool { areStraysHeldUp || outcomes.contains { $0.fate == .heldUp } }
     var hasKept: Bool { isHeldUp || outcomes.contains { $0.fate == .kept } }
 
-    /// Drops the months. What somebody holds is left, for it must not hold up the rest.
+    /// Drops the months. A month that another session holds is left, so that it does not delay the rest.
     mutating func run(_ pool: PostgresPool) async throws {
         strays = try await pool.withTransaction { try EvidenceRetention.strays(on: $0) }
         if !isDry { areStraysHeldUp = try await !settleStrays(pool, MonthLock.attemptsMax) }
@@ -85,7 +85,7 @@ struct RetentionRun {
         try await dropMonths(pool, areStraysHeldUp ? 0 : MonthLock.attemptsMax)
     }
 
-    /// Tries once more what somebody held.
+    /// Tries again what other sessions held.
     mutating func tryAgain(_ pool: PostgresPool, isTimeUp: () -> Bool) async throws {
         guard isHeldUp else { return }
         if areStraysHeldUp {
@@ -98,7 +98,7 @@ struct RetentionRun {
         try await forgetIDs(pool, isTimeUp: isTimeUp)
     }
 
-    /// Finds the months that nothing is known of yet. Until it is tried, each counts as held.
+    /// Finds the months that it does not know yet. Each counts as held until it was tried.
     private mutating func find(_ pool: PostgresPool) async throws {
         let horizon = horizon
         let candidates = try await pool.withTransaction { connection in
@@ -109,7 +109,7 @@ struct RetentionRun {
             .map { Outcome(candidate: $0, fate: .heldUp) }
     }
 
-    /// All months need the lock of one table: where one waited in vain, the others need not try.
+    /// All months need the lock of the same table, so after one has failed to get it, the others need not try.
     private mutating func dropMonths(_ pool: PostgresPool, _ attempts: Int) async throws {
         var attempts = attempts
         for index in outcomes.indices where outcomes[index].fate == .heldUp {
@@ -120,7 +120,7 @@ struct RetentionRun {
     }
 
     /// Makes a partition for every month of the default one, so that each can be dropped whole. Returns false where
-    /// somebody held the tables.
+    /// another session held the tables.
     private func settleStrays(_ pool: PostgresPool, _ attempts: Int) async throws -> Bool {
         for stray in strays {
             let done: Bool? = try await MonthLock.patiently(attempts: attempts) {

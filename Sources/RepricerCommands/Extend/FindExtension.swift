@@ -2,14 +2,14 @@ import Extensions
 import Postgres
 import ServiceKit
 
-/// Finds extensions by their id, or by the beginning of an id that only one has.
+/// Finds extensions by their id, or by a unique beginning of an id.
 enum ExtensionFinder {
     static let meaning = "the extension's id, or the beginning of its id"
 
     private static let shownMax = 10
 
-    /// The id of the extension that `text` stands for. A whole id is not looked for: what is done with it says whether
-    /// there is one.
+    /// The id of the extension that `text` stands for. A whole id is not looked up, because the following statement
+    /// reports whether it exists.
     static func find(_ text: String, pool: PostgresPool) async throws -> String {
         if text.isUUID { return text.lowercased() }
         guard let found = try await begun(text, isMass: false, pool: pool) else {
@@ -20,7 +20,8 @@ enum ExtensionFinder {
         return found
     }
 
-    /// The only id that begins so; nil where none does, or the text is no beginning of an id. Throws where several do.
+    /// The only id with this beginning; nil where there is none, or the text cannot begin an id. Throws where there are
+    /// several.
     static func begun(_ text: String, isMass: Bool, pool: PostgresPool) async throws -> String? {
         guard let range = range(of: text) else { return nil }
         let ids = try await pool.withTransaction {
@@ -35,7 +36,7 @@ enum ExtensionFinder {
                 + (ids.count > shownMax ? " and more" : ""))
     }
 
-    /// The least and the greatest id that begin so.
+    /// The smallest and the largest id with this beginning.
     private static func range(of text: String) -> (first: String, last: String)? {
         let begun = text.lowercased()
         let least = "00000000-0000-0000-0000-000000000000"

@@ -72,7 +72,7 @@ struct HistoryImportTold {
     let file: String
     let change: IncreaseImport
     let subscriptions: Int
-    /// How many of these subscriptions nothing was received of yet.
+    /// How many of these subscriptions are unknown, because nothing was received about them.
     let unknown: Int
     /// The rows of an item that, as far as is known, its subscription never had.
     let ofUnknownItems: [IncreaseFile.Row]

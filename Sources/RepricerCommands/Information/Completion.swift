@@ -30,7 +30,7 @@ extension Commands {
         return .done
     }
 
-    /// Prints names that begin so, and ids only once somebody has typed the beginning of one.
+    /// Prints names with the typed beginning, and ids only if the typed text begins one.
     private static func printBatches(_ invocation: Invocation) async throws {
         let begun = invocation.arguments[word] ?? ""
         let all = try await invocation.withPool(try invocation.configuration()) { pool in
@@ -102,8 +102,8 @@ struct CompletionScript {
 
     /// zsh runs bash completions, so that there is only one script to keep right.
     var zsh: String {
-        // Of a package it is a file of `fpath`, which its first line binds to the command. Such a file is read by the first
-        // completion, and has to answer that one, too.
+        // In a package it is a file in `fpath`, which its first line binds to the command. Such a file is loaded by the
+        // first completion, and must answer that one too.
         """
         #compdef repricer
         autoload -Uz compinit bashcompinit
@@ -160,7 +160,7 @@ struct CompletionScript {
         return (explained + exact + nouns).joined(separator: "\n")
     }
 
-    /// After `help` come the words of the commands: the first ones, and of a noun its verbs once it stands there.
+    /// After `help` come the words of commands: first words, and the verbs of a noun once it was typed.
     private var explained: [String] {
         let verbs = Dictionary(grouping: commands.filter { $0.path.count > 1 }) { $0.path[0] }
         return firstWords.filter { verbs[$0] != nil }.map { noun in
@@ -195,8 +195,8 @@ struct CompletionScript {
 }
 
 extension CompletionScript {
-    /// What may follow depends on the words that stand first, and not on words anywhere: `show` and `status` are commands,
-    /// and words of others.
+    /// What may follow depends on the first words, not on words anywhere, because `show` and `status` are commands and
+    /// also words of other commands.
     var fish: String {
         var text = fishFunctions
         for word in firstWords {

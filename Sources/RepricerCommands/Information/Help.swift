@@ -14,7 +14,7 @@ extension Commands {
     ) { invocation in
         if let folder = invocation.arguments[manual] {
             let pages = ManPage(commands: invocation.commands).all
-            // Why it cannot be made says the first file that cannot be written.
+            // If the folder cannot be created, the first file that cannot be written reports why.
             _ = mkdir(folder, 0o755)
             for page in pages {
                 let file = try OutputFile(

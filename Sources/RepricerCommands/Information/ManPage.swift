@@ -40,7 +40,7 @@ struct ManPage {
             ".TP\n\\fI\(escaped($0.name))\\fR\n" + paragraph($0.help + listed($0.choices))
         }.joined()
         return head(name(of: command), command.summary)
-            // No word of an option is hyphenated, and no line is stretched: it is copied into a shell.
+            // Options are not hyphenated and lines not justified, because the usage is copied into a shell.
             + ".SH SYNOPSIS\n.nh\n.ad l\n" + paragraph(HelpText.usage(of: command)) + ".ad\n.hy\n"
             + (arguments.isEmpty ? "" : ".SH ARGUMENTS\n" + arguments)
             + options("OPTIONS", command.options)

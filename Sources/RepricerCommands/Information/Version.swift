@@ -4,7 +4,7 @@ import Facts
 extension Commands {
     static let productVersion = String(cString: repricer_version())
     static let productDate = String(cString: repricer_version_day())
-    /// The commit; nil where the build was not told it, as when it was made by hand.
+    /// The commit; nil where the build did not get it, for example in a manual build.
     static var productCommit: String? {
         let commit = String(cString: repricer_commit())
         return commit.isEmpty ? nil : commit

@@ -1,15 +1,15 @@
-/// Reads a command line strictly: an argument that is unknown, missing, given twice or too much is an error.
+/// Parses a command line strictly: an unknown, missing, repeated or superfluous argument is an error.
 struct ArgumentParser {
     /// The most arguments that are read. Nobody types more.
     static let argumentsMax = 1000
 
     enum Outcome {
         case run(Command, ParsedArguments)
-        /// `--help` wins over every fault after it: who asks for help may not know the rest.
+        /// `--help` takes precedence over every later fault, because a person who asks for help may not know the rest.
         case help(path: [String])
     }
 
-    /// A fault, with the command it was found in, if that far.
+    /// A fault, with the command in which it was found, if that is known.
     struct Fault: Error {
         let error: UsageError
         let command: Command?
@@ -24,7 +24,7 @@ struct ArgumentParser {
 
     init(commands: [Command], arguments: [String]) {
         self.commands = commands
-        // Every program is asked this way for its version, which is a command here.
+        // `--version` is the common way to ask for the version, which is a command here.
         let words = arguments.first == "--version" ? ["version"] + arguments.dropFirst() : arguments
         rest = words.prefix(Self.argumentsMax + 1)[...]
     }
@@ -38,7 +38,7 @@ struct ArgumentParser {
         do {
             command = try resolveCommand()
         } catch let error {
-            // What is no command has no help, and the overview would not say so.
+            // An unknown command has no help, and the overview would not report it as unknown.
             let isUnknown = path.isEmpty && rest.first.map { !$0.hasPrefix("-") } ?? false
             if helpIsAsked, !isUnknown || isOptionFault { return .help(path: path) }
             throw Fault(error: error, command: nil)

@@ -3,7 +3,7 @@ import JSON
 import ServiceKit
 
 extension Configuration {
-    /// The clock by which the product lives: the machine's, or the rehearsal's.
+    /// The product's clock: the machine's, or the rehearsal's.
     ///
     /// A virtual clock without an origin takes that of the simulated App Store, so that both share one time.
     func makeClock(dependencies: Dependencies) async throws -> any WallClock {
@@ -40,7 +40,7 @@ enum SharedClock {
                     + "start appstore-sandbox, or write START@RATE@ORIGIN")
         }
         let told = JSONDocument.read(answer)?["specification"]?.text
-        // Whatever cannot be read is one failure, named below.
+        // Any unreadable answer is the one failure that is reported below.
         guard let parsed = told.flatMap({ try? VirtualClock.parse($0) }), parsed.origin != nil
         else {
             throw CommandFailure(

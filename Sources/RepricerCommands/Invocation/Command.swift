@@ -1,4 +1,5 @@
-/// What one command takes, and what runs it: the parser, the help and the completions all read this.
+/// One command: its arguments, and the function that runs it. The parser, the help and the completions are all made
+/// from it.
 package struct Command: Sendable {
     /// One or two words: `plan`, `config check`.
     package let path: [String]

@@ -1,13 +1,13 @@
 import Glibc
 package import ServiceKit
 
-/// All that a command touches outside itself. Tests build one in memory; the program builds `live()`.
+/// Everything outside the process that a command uses. Tests build one in memory; the program builds `live()`.
 package struct Dependencies: Sendable {
     package var environment: [String: String] = [:]
-    /// The real path of the running program, to find what is installed beside it; nil when unknown.
+    /// The real path of the running program, used to find files installed beside it; nil when unknown.
     package var programPath: String?
     package var workingDirectory = "/"
-    /// The machine's clock. Commands ask the configured clock, which may run on it.
+    /// The machine's clock. Commands read the configured clock, which may be based on it.
     package var realClock: any WallClock = SystemClock()
     /// Standard output, for data that a script reads.
     package var output: OutputSink
@@ -18,23 +18,23 @@ package struct Dependencies: Sendable {
     package var readAnswer: @Sendable () -> String? = { nil }
     package var isOutputTerminal = false
     package var isMessagesTerminal = false
-    /// What is done sooner than this shows no progress.
+    /// Work that takes less time than this shows no progress.
     package var progressAfter: Duration = .seconds(2)
-    /// It is asked again for each drawing, because a window can change.
+    /// It is read again for each drawing, because a window can change.
     package var terminalSize: @Sendable () -> (columns: Int, rows: Int) = { (80, 24) }
     /// Shows a text in a pager. Returns false where the pager cannot be run.
     package var page: @Sendable (_ command: String, _ text: String) -> Bool = { _, _ in false }
     /// SIGTERM and SIGINT. From the first call on they no longer end the process by themselves.
     package var terminations: @Sendable () -> AsyncStream<Int32> = { AsyncStream { _ in } }
-    /// How a command waits, in real time, until it tries again what somebody else holds.
+    /// How a command waits, in real time, before it tries again what another session holds.
     package var wait: Rounds.Wait = { try await Task.sleep(for: $0) }
 
-    /// How long a command waits for what another session holds. Whoever decides on a large batch holds it for a minute
-    /// or two.
+    /// How long a command waits for a lock of another session. A decision on a large batch holds it for a minute or
+    /// two.
     package var lockWait: Duration = .seconds(180)
 
     /// Writes one line `repricer: …` for a person, broken between words on a terminal. A failure is ignored, because
-    /// nobody is left to be told.
+    /// there is nowhere to report it.
     package func say(_ message: String) {
         let line = "repricer: \(message)"
         guard isMessagesTerminal else { return sayPlainly(line + "\n") }
@@ -42,7 +42,7 @@ package struct Dependencies: Sendable {
     }
 
     package func sayPlainly(_ text: String) {
-        // When standard error itself is gone, nothing is left to report on.
+        // If standard error itself fails, there is nowhere to report it.
         try? messages.write(text)
     }
 }
@@ -81,7 +81,7 @@ private func realPath(_ path: String) -> String? {
     return String(cString: resolved)
 }
 
-/// The size of whichever stream is a terminal, or else the size that terminals used to have.
+/// The size of the stream that is a terminal, or else 80 by 24.
 private func sizeOfTerminal() -> (columns: Int, rows: Int) {
     for descriptor in [STDOUT_FILENO, STDERR_FILENO] {
         var size = winsize()

@@ -8,7 +8,7 @@ import Postgres
 import Reports
 import ServiceKit
 
-/// Says on standard error what went wrong, and chooses the exit code.
+/// Writes to standard error what went wrong, and chooses the exit code.
 func explain(_ error: any Error, dependencies: Dependencies) -> ExitCode {
     switch error {
     case let failure as CommandFailure:
@@ -74,7 +74,7 @@ extension CommandFailure {
 }
 
 extension MigrationError {
-    /// A database that holds something else than the folder says is a conflict; the rest is a failure.
+    /// A database that differs from the folder is a conflict; everything else is a failure.
     fileprivate var exitCode: ExitCode {
         switch self {
         case .editedAfterApply, .databaseIsNewer: .conflict

@@ -1,6 +1,6 @@
 /// The text of `help`. It is made from the specifications, so it cannot disagree with the parser.
 enum HelpText {
-    /// The narrowest terminal that people have.
+    /// The width of the narrowest terminals in use.
     private static let columns = 80
 
     /// One line, without `usage:`.
@@ -24,7 +24,7 @@ enum HelpText {
         return words
     }
 
-    /// `usage: …`; what does not fit goes on below the command.
+    /// `usage: …`; what does not fit continues below the command.
     static func usageLines(of command: Command) -> String {
         let indent = "       "
         return "usage: "
@@ -93,7 +93,7 @@ enum HelpText {
         choices.count > 4 ? "; one of " + choices.joined(separator: ", ") : ""
     }
 
-    /// Two columns; what does not fit beside its name wraps under itself.
+    /// Two columns; a help text that does not fit wraps within its own column.
     private static func section(_ lines: [(name: String, help: String)]) -> String {
         let width = min(28, lines.map(\.name.count).max() ?? 0)
         return lines.map { name, help in

@@ -1,7 +1,7 @@
 import Pricing
 import ServiceKit
 
-/// One run of one command: its arguments, the dependencies, and the settings once somebody asks for them.
+/// One run of one command: its arguments, its dependencies, and the settings when they are needed.
 package struct Invocation: Sendable {
     let arguments: ParsedArguments
     /// Every command, for those that describe them.
@@ -42,7 +42,7 @@ package struct Invocation: Sendable {
         if isJSON { try print(json().text + "\n") } else { try page(text()) }
     }
 
-    /// Prints what a person reads, in their pager where it is longer than the terminal.
+    /// Prints text for a person, in their pager where it is longer than the terminal.
     func page(_ text: String) throws(OutputError) {
         if arguments[GlobalOptions.noPager] {
             try print(text)
@@ -51,22 +51,22 @@ package struct Invocation: Sendable {
         }
     }
 
-    /// Prints facts beside other data. Standard output carries only those data, which a program reads.
+    /// Prints facts to standard error, because standard output has other data that a program reads.
     func printAside(json: @autoclosure () -> JSONValue, _ text: @autoclosure () -> String) {
         if !isQuiet { dependencies.sayPlainly(isJSON ? json().text + "\n" : text()) }
     }
 
-    /// The height of the terminal to which data go; nil where they go elsewhere.
+    /// The height of the terminal, if standard output is one; otherwise nil.
     var screenRows: Int? {
         dependencies.isOutputTerminal ? dependencies.terminalSize().rows : nil
     }
 
-    /// A remark for a person; `--quiet` silences it.
+    /// Prints a remark for a person; `--quiet` suppresses it.
     func note(_ message: String) {
         if !isQuiet { dependencies.say(message) }
     }
 
-    /// Suggests what somebody at a terminal would type next. Nobody else sees it.
+    /// Suggests the next command to a person at a terminal, and to nobody else.
     func suggest(_ commands: String...) {
         guard dependencies.isMessagesTerminal, !isQuiet else { return }
         let settings = arguments[GlobalOptions.environmentFile].map {
@@ -77,7 +77,7 @@ package struct Invocation: Sendable {
         }
     }
 
-    /// What somebody else would type next, or they with other settings: those of this command would not do.
+    /// Suggests a next command that needs another user, or other settings than this command has.
     func suggest(_ command: String, by whom: String) {
         guard dependencies.isMessagesTerminal, !isQuiet else { return }
         dependencies.sayPlainly("next, \(whom): repricer \(command)\n")
@@ -96,7 +96,7 @@ package struct Invocation: Sendable {
 }
 
 extension Dependencies {
-    /// Writes what a person reads, in their pager where it is longer than the terminal.
+    /// Writes text for a person, in their pager where it is longer than the terminal.
     func paged(_ text: String) throws(OutputError) {
         let isLong =
             isOutputTerminal
@@ -107,7 +107,7 @@ extension Dependencies {
 }
 
 extension Invocation {
-    /// The log of a long command. `--log-level` counts more than `level`.
+    /// The log of a long command. `--log-level` overrides `level`.
     func log(_ component: String = "repricer", level: Log.Level = .warning) -> Log {
         let asked = arguments[GlobalOptions.logLevel]
         let level = Log.Level.allCases.first { "\($0)" == asked } ?? level
@@ -119,7 +119,7 @@ extension Invocation {
         }
     }
 
-    /// The dependencies of what says why a command failed. Where log lines are JSON, that is one of them.
+    /// The dependencies with which a failure is reported. If log lines are JSON, the report is one too.
     var explaining: Dependencies {
         guard arguments[GlobalOptions.logFormat] == Log.Format.json.rawValue else {
             return dependencies

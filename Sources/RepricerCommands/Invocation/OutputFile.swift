@@ -30,8 +30,8 @@ final class OutputFile {
     private let sink: OutputSink
     private var buffer = ""
 
-    /// Opens and empties the file. Throws where it is one of `others`, however their paths are written, because what
-    /// is still to be read would be gone, and two outputs would overwrite each other.
+    /// Opens and empties the file. Throws where it is the same file as one of `others`, however their paths are
+    /// written: it would erase an input that is still to be read, or two outputs would overwrite each other.
     init(path: String, besides others: [String] = [], dependencies: Dependencies) throws {
         self.path = path
         if let other = others.first(where: { FileIdentity.isSame(path, $0) }) {
@@ -54,7 +54,7 @@ final class OutputFile {
         }
     }
 
-    /// Makes a file that nobody had before, and that its owner alone may read.
+    /// Creates a new file that only its owner may read; throws where the file exists.
     init(new path: String) throws {
         self.path = path
         descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)

@@ -5,7 +5,7 @@ import Synchronization
 final class ProgressBar: Sendable {
     private static let barMax = 40
     private static let barMin = 10
-    /// The most lines. More would push the beginning out of a small window, where it cannot be drawn over.
+    /// The most lines. More would scroll the first ones out of a small window, where they cannot be redrawn.
     private static let linesMax = 16
 
     private let dependencies: Dependencies
@@ -33,8 +33,7 @@ final class ProgressBar: Sendable {
         draw { Self.lines(done: done, total: total, note: note, columns: $0) }
     }
 
-    /// Draws it once the work lasts longer than anybody likes to wait in silence, and a few times a second from then
-    /// on.
+    /// Draws it once the work takes longer than `progressAfter`, and then a few times a second.
     func drawIfLate(done: Int64, total: Int64, note: String) {
         let now = ContinuousClock.now
         let isDue = state.withLock { state in
@@ -45,7 +44,7 @@ final class ProgressBar: Sendable {
         if isDue { draw(done: done, total: total, note: note) }
     }
 
-    /// The same for what is read from a file: `read` of `size` bytes, or of nobody knows how many.
+    /// The same for a file: `read` of `size` bytes; nil for an unknown size.
     func drawIfLate(read: Int64, of size: Int64?) {
         let megabytes = { (bytes: Int64) in counted((bytes + 500_000) / 1_000_000) }
         drawIfLate(
@@ -56,7 +55,7 @@ final class ProgressBar: Sendable {
     /// Lines of a screen so many columns wide, over those of the drawing before.
     func draw(_ lines: (_ columns: Int) -> [String]) {
         guard isShown else { return }
-        // The last column stays free: a full line would wrap and could not be drawn over.
+        // The last column stays free, because a full line would wrap and could not be redrawn.
         let size = dependencies.terminalSize()
         let most = max(1, min(Self.linesMax, size.rows - 1))
         let width = max(10, size.columns - 1)
@@ -80,14 +79,14 @@ final class ProgressBar: Sendable {
         if isShown, before > 0 { dependencies.sayPlainly(Self.erasing(before)) }
     }
 
-    /// Back to the start of what was drawn, and all of it away.
+    /// The codes that move the cursor to the start of the drawn lines and erase them.
     private static func erasing(_ lines: Int) -> String {
         "\r" + (lines > 1 ? "\u{1B}[\(lines - 1)A" : "") + "\u{1B}[J"
     }
 
-    /// The note stands beside the bar where there is room, else below it: no word of it is lost. Of a total that nobody
-    /// knows there is no bar.
-    /// `noteColumns`: of the longest note where several bars stand below each other.
+    /// The lines of a bar. The note stands beside the bar where there is room, otherwise below it, so that no word is
+    /// lost. There is no bar for an unknown total. `noteColumns` is the width of the longest note where several bars
+    /// are drawn below each other.
     static func lines(
         done: Int64, total: Int64, note: String, noteColumns: Int = 0, columns: Int
     ) -> [String] {
@@ -107,7 +106,7 @@ final class ProgressBar: Sendable {
         let filled = Int(share * Double(width))
         let bar =
             String(repeating: "#", count: filled) + String(repeating: ".", count: width - filled)
-        // Rounded down: 100 % is said only when all is done.
+        // Rounded down, so that 100 % is shown only when all is done.
         let percent = String(Int(share * 100))
         return "[\(bar)] \(String(repeating: " ", count: max(0, 3 - percent.count)))\(percent) %"
     }

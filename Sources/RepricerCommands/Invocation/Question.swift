@@ -3,7 +3,7 @@ extension Commands {
 }
 
 extension Invocation {
-    /// Throws, before anything is printed, where nobody can be asked and `--yes` was not given.
+    /// Throws, before anything is printed, where no person can be asked and `--yes` was not given.
     func checkSomebodyAnswers(_ verb: String) throws(UsageError) {
         guard !arguments[Commands.yes], !dependencies.isInputTerminal else { return }
         throw UsageError("nobody can be asked here; give --yes to \(verb) without a question")

@@ -2,13 +2,12 @@ import Reports
 import ServiceKit
 import Synchronization
 
-/// One line on a terminal that says what a command does, and for how long, while it says nothing else: where one
-/// statement does all the work, nobody knows how far it is. Whatever the command writes takes the line away first, and
-/// begins the silence anew.
+/// One line on a terminal that shows what a silent command is doing, and for how long: where one statement does all the
+/// work, there is no progress to show. Any output of the command first erases the line, and starts the time again.
 final class WaitingLine: Sendable {
     private static let pace: Duration = .milliseconds(500)
 
-    /// Where it draws. What the command writes goes through `dependencies` instead.
+    /// The dependencies by which it draws. The command writes through `dependencies` instead.
     private let bare: Dependencies
     private let isShown: Bool
     private let state: Mutex<State>
@@ -33,7 +32,7 @@ final class WaitingLine: Sendable {
             && dependencies.environment["TERM"] != "dumb"
     }
 
-    /// What the command writes and asks by, so that the line is never in its way.
+    /// The dependencies by which the command writes and asks, so that the line never interferes.
     var dependencies: Dependencies {
         guard isShown else { return bare }
         let bare = bare
@@ -71,7 +70,7 @@ final class WaitingLine: Sendable {
         }
         drawIfLate()
         return try await withThrowingTaskGroup(of: Void.self) { group in
-            // On a thread of its own: a plan keeps all others busy.
+            // It runs on its own thread, because a plan keeps all others busy.
             group.addTask(executorPreference: Alarm.shared) { [self] in
                 while true {
                     try await Alarm.shared.wait(for: Self.pace)
@@ -83,13 +82,13 @@ final class WaitingLine: Sendable {
         }
     }
 
-    /// Says something else from now on. The time goes on.
+    /// Changes the text. The time continues.
     func tell(_ what: String) {
         state.withLock { $0.what = what }
         drawIfLate()
     }
 
-    /// Says `what` while `body` runs, and how long that takes.
+    /// Shows `what`, and for how long, while `body` runs.
     func tell<Value>(_ what: String, _ body: () async throws -> Value) async throws -> Value {
         let before = state.withLock { state in
             defer { (state.what, state.since) = (what, .now) }
@@ -113,7 +112,7 @@ final class WaitingLine: Sendable {
             state.nextAt = now + min(Self.pace, bare.progressAfter)
             let seconds = (now - state.since).components.seconds
             let time = seconds < 120 ? "\(seconds) s" : "\(seconds / 60) min"
-            // The last column stays free: a full line would wrap and could not be drawn over.
+            // The last column stays free, because a full line would wrap and could not be redrawn.
             let width = max(10, bare.terminalSize().columns - 1)
             let text = String("\(state.what), \(time)".prefix(width))
             bare.sayPlainly((state.isDrawn ? Self.erasing : "") + text)
@@ -131,18 +130,18 @@ final class WaitingLine: Sendable {
     }
 
     private func write(_ bytes: [UInt8], to sink: OutputSink) throws(OutputError) {
-        // Both streams go to one screen, so nobody else may write between the two.
+        // Both streams go to the same screen, so nothing may be written between the two steps.
         try state.withLock { state throws(OutputError) in
             if state.isDrawn { bare.sayPlainly(Self.erasing) }
             state.isDrawn = false
             state.silentSince = .now
-            // A bar that was taken away leaves a clean line.
+            // An erased bar leaves a clean line.
             state.isAtStart = bytes.last == 0x0A || bytes.suffix(3) == [0x1B, 0x5B, 0x4A]
             try sink.write(bytes)
         }
     }
 
-    /// Draws nothing while somebody reads a page or thinks of an answer.
+    /// Stops drawing while a person reads a page or types an answer.
     private func hold(_ isHeld: Bool) {
         if isHeld { clear() }
         state.withLock { state in
@@ -153,7 +152,8 @@ final class WaitingLine: Sendable {
 }
 
 extension Invocation {
-    /// Runs what may take long, and says so at a terminal: `what` begins with a verb, as "approving 12 changes".
+    /// Runs work that may take long, and shows `what` at a terminal meanwhile. `what` begins with a verb, such as
+    /// "approving 12 changes".
     func telling<Value>(
         _ what: String, _ body: () async throws -> Value
     ) async throws -> Value {

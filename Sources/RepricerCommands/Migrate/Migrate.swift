@@ -26,7 +26,7 @@ extension Commands {
             """
     ) { invocation in
         let configuration = try invocation.configuration()
-        // What it binds the database to is for ever: a misspelt environment must not pass for none.
+        // The binding of the database is permanent, so a misspelt environment must not count as missing.
         try configuration.checkIfSet(.bundleID, .environment, .clock)
         var (migrator, folder) = try migrator(invocation, configuration)
         if let text = invocation.arguments[patience] {
@@ -39,7 +39,7 @@ extension Commands {
         let teller = MigrationTeller(invocation)
         migrator.isStopped = { stop.isAsked }
         migrator.report = { teller.tell($0) }
-        // This is the machine's clock, because a schema has no part in a rehearsal's time.
+        // This is the machine's clock, because migrations do not follow a rehearsal's time.
         let now = invocation.dependencies.realClock.nowMilliseconds()
         let applied = try await invocation.withConnection(configuration, name: "repricer migrate") {
             [migrator] connection in
@@ -78,7 +78,7 @@ extension Commands {
     }
 }
 
-/// The stop that a signal asks for. The second signal ends the process at once, and the server undoes what was not
+/// The stop that a signal requests. The second signal ends the process at once, and the server rolls back what was not
 /// committed.
 private final class MigrationStop: Sendable {
     private let asked = Atomic(false)
@@ -127,7 +127,7 @@ private final class MigrationTeller: Sendable {
         }
         let isDue = nextAt.withLock { next in
             let now = ContinuousClock.now
-            // The first report of something that lasts is made at once.
+            // The first report is made at once.
             guard next.map({ now >= $0 }) ?? true else { return false }
             next = now + Self.pace
             return true

@@ -2,10 +2,10 @@ import FoundationEssentials
 
 /// Finds the folder of migrations, wherever the program was installed.
 enum MigrationsFolder {
-    /// How many folders upward are searched. Deeper ones are not ours.
+    /// How many parent folders are searched.
     private static let parentsMax = 8
 
-    /// The file with which every schema of ours begins, because other programs have folders of this name, too.
+    /// The first file of our migrations. It is checked, because other programs have folders of this name too.
     static let firstFile = "0001_roles_and_schemas.sql"
 
     /// `--migrations`, else `REPRICER_MIGRATIONS`, else a folder `Migrations` with our first file beside the

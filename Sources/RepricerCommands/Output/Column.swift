@@ -1,6 +1,6 @@
 import Reports
 
-/// One column of a list of facts: what a person reads under its heading, and a program under its key.
+/// One column of a list of facts: a heading for people, a key for programs, and the cells.
 struct Column<Row>: Sendable {
     /// The heading; nil for a column that only programs read.
     let heading: Table.Column?

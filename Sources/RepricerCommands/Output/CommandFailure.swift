@@ -3,7 +3,7 @@ package struct CommandFailure: Error, Equatable, CustomStringConvertible {
     package let code: ExitCode
     package let message: String
 
-    /// Whether the message begins with the name of the file it is about, and needs no other beginning.
+    /// Whether the message begins with the name of its file, and needs no other prefix.
     let isAboutFile: Bool
 
     init(_ code: ExitCode, _ message: String, isAboutFile: Bool = false) {

@@ -1,6 +1,6 @@
 import Reports
 
-/// A sentence about rows says what one of them does, or several.
+/// A sentence about rows, with the verb form for one row or for several.
 func rows(_ count: some BinaryInteger, _ one: String, _ several: String, _ rest: String) -> String {
     "\(counted(count, "row")) \(count == 1 ? one : several) \(rest)"
 }

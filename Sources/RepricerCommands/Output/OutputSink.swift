@@ -40,7 +40,7 @@ package struct OutputSink: Sendable {
 package struct OutputError: Error, Equatable, CustomStringConvertible {
     package let errorNumber: Int32
 
-    /// Whether the reader has gone, as `head` does. That is no fault of ours, and nobody is left to be told.
+    /// Whether the reader has closed the pipe, as `head` does. That is no error, and there is nobody to tell.
     package var isClosedPipe: Bool { errorNumber == EPIPE }
 
     package var description: String {

@@ -2,7 +2,7 @@ import Glibc
 
 /// A person's own program for reading what is longer than the screen.
 enum Pager {
-    /// `less` ends by itself on what fits, and lets colours through.
+    /// With these options `less` exits by itself if the text fits, and passes colours on.
     private static let usual = "less -FRX"
 
     /// The pager's command; nil where none is wanted.
@@ -12,7 +12,7 @@ enum Pager {
         return wanted.allSatisfy(\.isWhitespace) || wanted == "cat" ? nil : wanted
     }
 
-    /// Gives the text to the pager and waits for its end. Returns false where there is none to run.
+    /// Passes the text to the pager and waits for its end. Returns false where the pager cannot be run.
     static func run(_ command: String, _ text: String) -> Bool {
         // The reader's Ctrl-C belongs to the pager while it runs, and a pager that ends early does not end us.
         let before = (signal(SIGINT, SIG_IGN), signal(SIGPIPE, SIG_IGN))
@@ -21,7 +21,7 @@ enum Pager {
             signal(SIGPIPE, before.1)
         }
         guard let pipe = popen("\(command) 2>/dev/null", "w") else { return false }
-        // Who leaves the pager early has read enough, so it is no error.
+        // Leaving the pager early is no error.
         let bytes = Array(text.utf8)
         _ = fwrite(bytes, 1, bytes.count, pipe)
         let status = pclose(pipe)
@@ -32,7 +32,7 @@ enum Pager {
 
 /// Text as one word of a shell.
 enum ShellWord {
-    /// Whether it stands for itself in a shell, and is no option.
+    /// Whether a shell takes it unchanged, and it is no option.
     static func isPlain(_ text: String) -> Bool {
         !text.isEmpty && !text.hasPrefix("-")
             && text.utf8.allSatisfy { byte in

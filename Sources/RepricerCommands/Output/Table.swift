@@ -43,5 +43,5 @@ struct Table {
 /// Names and values, one a line.
 func definitionList(_ lines: [(name: String, value: String)]) -> String { namesAndValues(lines) }
 
-/// Stored text may come from anybody: no character of it steers the terminal.
+/// Stored text without control characters, because it may come from anybody and must not control the terminal.
 func harmless(_ text: String) -> String { withoutControls(text) }

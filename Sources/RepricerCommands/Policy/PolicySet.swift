@@ -119,7 +119,7 @@ extension Commands {
             throw UsageError(
                 "--\(option.name) cannot be \(quoted(text)); write it as 10 or 12.5")
         }
-        // No price falls by more, so such a limit would be none.
+        // No price can fall by more than 100 %, so a larger limit would be none.
         guard option.name != decrease.name || hundredths <= 10_000 else {
             throw UsageError("--decrease cannot be \(quoted(text)); write at most 100")
         }

@@ -18,7 +18,7 @@ extension Commands {
         }
         let configuration = try invocation.configuration()
         let now = try await invocation.now(configuration).milliseconds
-        // Who leads finance may read schema report alone: the app is checked, and the schema version is not.
+        // The head of finance may read only schema `report`, so the app is checked, but not the schema version.
         return try await invocation.withReportPool(
             configuration, name: "repricer close-month"
         ) { pool in

@@ -42,7 +42,7 @@ extension Commands {
         }
         let chosen = invocation.arguments[format].flatMap(ReportFormat.init(rawValue:))
         let written = chosen ?? (invocation.isJSON ? .json : .table)
-        // A reader of reports may read schema report alone: the app is checked, and the schema version is not.
+        // A reader of reports may read only schema `report`, so the app is checked, but not the schema version.
         return try await invocation.withReportPool(
             configuration, name: "repricer report"
         ) { pool in
@@ -59,7 +59,7 @@ extension Commands {
                     invocation.waiting.tell("\(told), \(counted(rows, "row")) read")
                 }
             ) { piece in
-                // A pager shows one text, and these come in pieces. A program reads them.
+                // CSV and JSON come in pieces and are for programs, while a pager needs the whole text.
                 let isInPieces = written == .csv || written == .json
                 try isInPieces ? invocation.print(piece) : invocation.page(piece)
             }
@@ -67,10 +67,10 @@ extension Commands {
         }
     }
 
-    /// More rows are no table: their widths are known only at the end, and nobody reads them.
+    /// More rows are not shown as a table: the column widths are known only at the end, and nobody reads that many.
     private static let tableRowsMax: Int64 = 200_000
 
-    /// Asks for a batch, or for CSV, before more rows are read for one table.
+    /// Refuses a table of more rows before they are read, and suggests a batch or CSV.
     private static func refuseEndless(
         _ query: ReportQuery, _ written: ReportFormat, _ reports: ReportStore
     ) async throws {
@@ -89,7 +89,7 @@ extension Commands {
                 + "write them as they are read with --format csv")
     }
 
-    /// What --describe says is the same whatever the rows, so an option that chooses rows is meant for something else.
+    /// `--describe` does not depend on rows, so an option that selects rows is a mistake.
     private static func refuseBesideDescribe(_ arguments: ParsedArguments) throws(UsageError) {
         let others = [reportBatch, reportAsOf, reportingCurrency].filter { arguments[$0] != nil }
             .map(\.name)

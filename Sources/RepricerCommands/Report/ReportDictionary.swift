@@ -1,7 +1,7 @@
 import Reports
 
 extension Commands {
-    /// Prints the words that the database has for one report, or for all: `report --describe`.
+    /// Prints the database's comments on one report, or on all: `report --describe`.
     static func printDictionary(
         of name: ReportName?, _ configuration: Configuration, _ invocation: Invocation
     ) async throws -> ExitCode {

@@ -103,12 +103,12 @@ extension RuleFile {
 
 /// What `rules import` prints.
 struct RuleImportTold {
-    /// A history of rates has a third of a million rows: nobody reads them.
+    /// A history of rates has a third of a million rows, which nobody would read.
     static let changesShownMax = 500
 
     let file: String
     let change: RuleImport
-    /// Nil: nothing was stored.
+    /// nil where nothing was stored.
     let version: Int?
     let now: Instant
     let isDryRun: Bool
@@ -168,7 +168,7 @@ struct RuleImportTold {
 
 extension RuleImport.Change {
     fileprivate var shownOld: String? { isWithdrawal ? rule.words : old?.words }
-    /// Nil: nothing holds.
+    /// nil where no rule holds.
     fileprivate var shownNew: String? { isWithdrawal ? old?.words : rule.words }
     fileprivate var mark: String { isWithdrawal ? " (withdrawn)" : "" }
 }

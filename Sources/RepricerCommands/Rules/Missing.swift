@@ -20,10 +20,10 @@ struct MissingRules {
         let imports: [String]
     }
 
-    /// What the list of storefronts that always ask says of one.
+    /// What the list of storefronts that always ask for consent says about a storefront.
     enum AlwaysWord: String {
         case listed
-        /// Not in the list, but Apple gives an amount for it: it does not always ask.
+        /// It is not in the list, but Apple gives an amount for it, so it does not always ask for consent.
         case inferred
         case missing
     }
@@ -93,7 +93,7 @@ struct MissingRules {
                     + "file), or one threshold in it.")
     }
 
-    /// The currencies that lack the same, and what an estimate of theirs needs.
+    /// The currencies grouped by what they lack, and what an estimate for them needs.
     private var currencyText: String {
         let alike = Dictionary(grouping: currencies) { Self.shown($0.kinds) }
         let lists = alike.sorted { $0.key < $1.key }.map { kinds, currencies in

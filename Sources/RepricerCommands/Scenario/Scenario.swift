@@ -152,7 +152,7 @@ extension Commands {
     struct ScenarioWish: Sendable {
         struct Decline: Sendable {
             var basisPoints: Int64
-            /// The rows of earlier batches that it was seen on; nil where it was given.
+            /// The number of earlier rows from which the rate was computed; nil where a person gave the rate.
             var asked: Int64?
         }
 
@@ -161,7 +161,7 @@ extension Commands {
         /// As they are typed, with their day where one was given.
         let labels: [String]
         let chosen: Int?
-        /// Nil: as earlier batches did.
+        /// nil for the rate of earlier batches.
         let declineBasisPoints: Int64?
         let reportingCurrency: String
 

@@ -21,7 +21,7 @@ struct ScenarioTable {
     /// Of each scenario.
     private let sums: [Sums]
 
-    /// What the rows of one scenario cost a month and bring in 12, by currency and in one.
+    /// The monthly prices of one scenario's rows and its gain in 12 months, by currency and converted to one.
     private struct Sums {
         var byCurrency: [String: Amounts] = [:]
         /// Nil where a currency has no rate.
@@ -71,7 +71,7 @@ struct ScenarioTable {
         return sums
     }
 
-    /// What was asked for and nobody in the cohort has.
+    /// The values of options that no subscription of the cohort has.
     private var nobodys: [(option: String, values: [String])] {
         let seen = forecasts.reduce(into: ScenarioForecast.Seen()) { $0.formUnion($1.seen) }
         return [

@@ -38,7 +38,7 @@ extension Commands {
                 return summary.isClean ? .done : .inputRejected
             } catch let error as IngestError {
                 bar.clear()
-                // What was settled before is told all the same: it stays.
+                // The lines that were stored before the error are reported too, because they stay stored.
                 if error.soFar.lines > 0 { try tell(error.soFar, of: path, invocation) }
                 let code: ExitCode =
                     switch error.kind {

@@ -3,18 +3,19 @@ import Postgres
 import Reconciliation
 import ServiceKit
 
-/// What every `serve` tells of itself and of the database, whatever part of the service it runs.
+/// The metrics that every `serve` exports, whatever part of the service it runs.
 extension Live {
-    /// Gauges ask short questions; one that takes longer ends, and is asked again later.
+    /// The statement timeout of gauges. Their queries are short; one that takes longer is cancelled and tried again
+    /// later.
     private static let gaugeTimeout: Duration = .seconds(10)
-    /// Of counts, which may go through tens of millions of open changes.
+    /// The statement timeout of counts, which may read tens of millions of open changes.
     private static let countTimeout: Duration = .seconds(60)
 
-    /// The connections of the gauges: neither calls nor pages wait for them, nor they for those. One reads queues, one
-    /// ages.
+    /// The connections of the gauges, so that calls and pages do not wait for gauges, nor gauges for them. One reads
+    /// queues, the other reads ages.
     var gaugesPool: DatabasePool { quietPool("gauges", size: 2, Self.gaugeTimeout) }
 
-    /// The connection of counts, for which no other gauge waits.
+    /// The connection of counts, so that no other gauge waits for a count.
     var countsPool: DatabasePool { quietPool("counts", size: 1, Self.countTimeout) }
 
     private func quietPool(_ name: String, size: Int, _ timeout: Duration) -> DatabasePool {
@@ -49,7 +50,7 @@ extension Live {
             log: log.with(component: "counts"), limits: limits)
     }
 
-    /// What is known from the start on.
+    /// The figures that are known at the start.
     func describeProcess() {
         ProcessFigures.report(to: metrics)
         metrics.declareGauge(

@@ -9,10 +9,10 @@ import ServiceKit
 extension Live {
     static let showing: [Variable] = [.pagesListen, .pagesTokenFile]
 
-    /// People and their monitoring, no crowd: each connection has a thread.
+    /// Only a few people and their monitoring use it, and each connection has a thread.
     private static let connectionsMax = 64
 
-    /// Whether this process lives and is ready, told on each of its ports.
+    /// The liveness and readiness of this process, which each of its ports serves.
     func health(_ pool: DatabasePool) -> HealthRoutes {
         let store = NotificationStore(pool: pool)
         return HealthRoutes { await store.obstacle() }
@@ -22,7 +22,7 @@ extension Live {
     private static let databaseConnections = 4
     private static let statementTimeout: Duration = .seconds(60)
 
-    /// The pages' own connections: a reader of a long report takes none from what delivers. They only read.
+    /// The pages' own read-only connections, so that a reader of a long report takes none from delivery.
     var pagesPool: DatabasePool {
         DatabasePool(
             conninfo: configuration.databaseConninfo, applicationName: "repricer pages",
@@ -31,7 +31,7 @@ extension Live {
             waitMax: .seconds(10), watch: watch("pages"))
     }
 
-    /// What a pool tells of itself.
+    /// The metrics of a pool.
     func watch(_ pool: String) -> PoolWatch {
         PoolWatch(name: pool, metrics: metrics, outage: databaseOutage)
     }
@@ -45,8 +45,8 @@ extension Live {
             silentAfter: (configuration.silentAfter ?? .seconds(86_400)).milliseconds)
     }
 
-    /// Listens on the port of the pages; returns what serves it, and what keeps its password up to date. Empty where
-    /// the pages are switched off. `pool` is of the pages alone.
+    /// Listens on the port of the pages. Returns the server and the watch of its password file; empty where the pages
+    /// are switched off. Only the pages use `pool`.
     func pages(_ pool: DatabasePool, _ health: HealthRoutes) throws -> [any Service] {
         guard let listen = configuration.pagesListen else { return [] }
         let log = log.with(component: "pages")

@@ -72,7 +72,7 @@ extension Live {
             silentAfter: try configuration.required(configuration.silentAfter, .silentAfter))
     }
 
-    /// Reads statuses for as long as it takes: an hour's silence that Apple asks for is waited out.
+    /// Reads statuses however long it takes: it waits out a silence of an hour that Apple asks for.
     func checks(_ pool: DatabasePool, log: Log) throws -> StatusCheckRunner {
         StatusCheckRunner(
             pool: pool, store: try store(),

@@ -50,13 +50,13 @@ struct Live: Sendable {
         databaseOutage = PoolWatch.outage(log.with(component: "database"))
     }
 
-    /// One for all parts, so that each chain is proved once and other roots hold everywhere.
+    /// One verifier for all parts, so that each chain is verified once and a change of roots applies everywhere.
     private func verifier() throws -> JWSVerifier {
         let path = try configuration.required(configuration.rootCertificates, .rootCertificates)
         return try trust.verifier { try JWSVerifier(roots: TrustedRoots(certificatesIn: path)) }
     }
 
-    /// What keeps trust up to date while the service runs: the files of the roots, and revocation.
+    /// The services that keep trust up to date: the watches of the roots' files and of revocation.
     func trustWatches() throws -> [any Service] {
         let verifier = try verifier()
         let log = log.with(component: "trust")
@@ -65,14 +65,14 @@ struct Live: Sendable {
                 path: try configuration.required(configuration.rootCertificates, .rootCertificates),
                 verifier: verifier, reloads: { Signals.stream(of: [SIGHUP]) }, log: log,
                 metrics: metrics),
-            // Certificates and responders live in real time, in a rehearsal too.
+            // Certificates and responders use real time, in a rehearsal too.
             RevocationWatch(
                 verifier: verifier, call: ResponderClient.call, clock: realClock, log: log,
                 metrics: metrics),
         ]
     }
 
-    /// What keeps the figures of reports beside the facts.
+    /// The service that keeps the figures of reports up to date.
     func figures(_ pool: DatabasePool) -> FigureKeeper {
         FigureKeeper(pool: pool, log: log.with(component: "figures"))
     }
@@ -90,14 +90,14 @@ struct Live: Sendable {
             appAppleID: configuration.appAppleID, environment: environment)
     }
 
-    /// The way in of notifications, over HTTP and from files.
+    /// The intake of notifications, over HTTP and from files.
     func intake(_ store: NotificationStore) throws -> NotificationIntake {
         NotificationIntake(
             check: appStoreCheck(try notificationVerifier()), clock: clock, metrics: metrics,
             store: store)
     }
 
-    /// The receiver, and what keeps its secrets up to date.
+    /// The receiver, and the watches of its secret files.
     func receiver(
         _ pool: DatabasePool, _ health: HealthRoutes
     ) throws -> (server: HTTPServer, watches: [any Service]) {
@@ -121,7 +121,7 @@ struct Live: Sendable {
         return (server, [token?.watch, v1Secret?.watch].compactMap { $0 })
     }
 
-    /// The secret that a file holds, and what follows the file; nil where none is set.
+    /// The secret in a file, and the watch of the file; nil where none is set.
     func secret(
         _ variable: Variable, _ path: String?, _ component: String
     ) throws -> (secret: SharedSecret, watch: SecretWatch)? {
@@ -137,7 +137,7 @@ struct Live: Sendable {
         return (secret, watch)
     }
 
-    /// The way in of V1 notifications; nil unless it is switched on.
+    /// The intake of V1 notifications; nil unless it is switched on.
     private func legacy(
         _ intake: NotificationIntake, _ secret: SharedSecret?, _ pool: DatabasePool
     ) throws -> LegacyIntake? {
@@ -180,13 +180,13 @@ struct Live: Sendable {
             watch: StoreRequestWatch(metrics: metrics))
     }
 
-    /// How long an idle part waits before it asks the database again: half a second, or half an hour of a
-    /// rehearsal's hurried clock.
+    /// How long an idle part waits before it polls the database again: half a second, or half an hour of a rehearsal's
+    /// fast clock if that is shorter.
     var idleWait: Duration {
         min(.milliseconds(500), max(.milliseconds(20), clock.realDuration(of: .seconds(1800))))
     }
 
-    /// What carries calls of a component.
+    /// The call engine of a component.
     func engine(
         _ pool: DatabasePool, _ component: String, callsPerClaim: Int? = nil
     ) throws -> CallEngine {
@@ -216,7 +216,7 @@ struct Live: Sendable {
     /// Calls at a time: five seconds of the rate, for an App Store that has become slow.
     private static let callsMax = 300
 
-    /// What delivers and folds: scheduler, projector, canceller.
+    /// The services that deliver and fold: scheduler, projector, canceller.
     func delivery(_ pool: DatabasePool) throws -> [any Service] {
         let store = try store(callsMax: Self.callsMax)
         var cancelling = Canceller.Limits()
@@ -226,8 +226,8 @@ struct Live: Sendable {
         limits.changePricePerSecond = rate
         limits.statusPerSecond =
             try configuration.required(configuration.statusRate, .statusRate).perSecond
-        // A call that waits for a connection would miss its instant, and leave beside another's; the canceller has
-        // its connections of the same client.
+        // A call that waits for a connection would miss its instant and be sent beside another call. The canceller uses
+        // connections of the same client, so they are subtracted.
         limits.callsOutMax = Self.callsMax - 2 * cancelling.dependentsPerRound
         if clock is SystemClock {
             limits.lanes = min(limits.lanes, max(1, Int(rate / 500)))
@@ -262,7 +262,7 @@ struct Live: Sendable {
         ] + [webhook?.watch].compactMap { $0 }
     }
 
-    /// Where events are told, and what follows the file of their secret; nil unless it is configured.
+    /// The webhook target, and the watch of its secret file; nil unless a webhook is configured.
     private func webhook() throws -> (target: WebhookSender.Target, watch: SecretWatch)? {
         guard let url = configuration.webhookURL.flatMap(WebhookURL.init) else { return nil }
         let path = try configuration.required(

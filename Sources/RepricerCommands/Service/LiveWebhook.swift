@@ -2,7 +2,7 @@ import HTTP
 import Outbox
 import ServiceKit
 
-/// Webhooks over HTTPS. It follows no redirect: an event goes where it was configured to go, or nowhere.
+/// Posts webhooks over HTTPS. It follows no redirect: an event goes to the configured address, or nowhere.
 struct LiveWebhook: WebhookPosting {
     private let client: HTTPClient
     private let target: String
@@ -16,7 +16,7 @@ struct LiveWebhook: WebhookPosting {
         limits.connectionsMax = 16
         limits.connectTimeout = .seconds(5)
         limits.requestDeadline = deadline
-        // What it says beside its status is of no interest.
+        // Only the status of the answer matters.
         limits.responseBytesMax = 64 * 1024
         limits.isBodyNeeded = false
         client = try HTTPClient(baseURL: url.base, extraCAFile: caFile, limits: limits)

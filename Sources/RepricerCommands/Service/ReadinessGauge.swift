@@ -1,8 +1,8 @@
 import HTTP
 import ServiceKit
 
-/// Tells whether this process could do its work, as `/readyz` does, so that an alert hears of a database that answers and
-/// takes no writes. A process that is about to end still counts as ready.
+/// A gauge of whether this process can do its work, as in `/readyz`, so that an alert fires when the database answers
+/// but accepts no writes. A process that is about to end still counts as ready.
 struct ReadinessGauge: Service {
     let name = "readiness"
     /// Real time.

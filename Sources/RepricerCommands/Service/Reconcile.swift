@@ -8,7 +8,7 @@ import ServiceKit
 extension Commands {
     private static let since = ValueOption(
         "since", "INSTANT", "read the notification history from here, as 2026-12-01T00:00:00Z")
-    /// How long a reconciler elsewhere is waited for.
+    /// How long it waits for a reconciler in another process.
     private static let waitMax: Duration = .seconds(600)
     private static let waitStep: Duration = .milliseconds(500)
 
@@ -57,7 +57,7 @@ extension Commands {
         }
     }
 
-    /// Waits while another process reconciles: then `body` says nil.
+    /// Repeats `body` while it returns nil, because another process reconciles.
     static func whenFree<Value>(
         _ invocation: Invocation, _ body: () async throws -> Value?
     ) async throws -> Value {
@@ -74,7 +74,7 @@ extension Commands {
         }
     }
 
-    /// What stopped reading from the App Store, with its exit code.
+    /// The failure that stopped reading from the App Store, with its exit code.
     static func commandFailure(_ failure: any Error) -> any Error {
         if failure is LongSilence { return CommandFailure(.unavailable, "\(failure)") }
         guard let error = failure as? ReconcileError else { return failure }
@@ -154,7 +154,7 @@ struct ReconcileText {
     }
 }
 
-/// What checks brought, as text and JSON.
+/// The results of status checks, as text and JSON.
 extension StatusCheckSummary {
     private func count(_ outcome: StatusCheckQueries.Outcome) -> Int {
         outcomes[outcome, default: 0]
@@ -181,7 +181,7 @@ extension StatusCheckSummary {
         driftLines.flatMap { line in line.drifts.map { (line.originalTransactionID, $0) } }
     }
 
-    /// One line a field that differed.
+    /// One line for each field that differed.
     var driftTable: String {
         guard !driftLines.isEmpty else { return "" }
         let more = drifted - driftLines.count

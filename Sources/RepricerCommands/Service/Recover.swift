@@ -102,7 +102,7 @@ extension Commands {
     }
 }
 
-/// What recovering found, as text and JSON.
+/// The result of a recovery, as text and JSON.
 struct RecoverText {
     let lostSince: Instant
     let outcome: RecoveryQueries.Outcome

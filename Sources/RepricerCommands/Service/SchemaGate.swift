@@ -3,18 +3,19 @@ import Postgres
 import Reconciliation
 import ServiceKit
 
-/// Holds work back until the database is there, and has a schema that this program can use and the app of its settings.
+/// Holds work back until the database can be reached, has a schema that this program can use, and belongs to the app of
+/// the settings.
 ///
-/// A database that is away at the start is a state to wait out, as it is later; one whose schema does not fit, or of
-/// another app, is an error.
+/// An unreachable database is waited for, at the start as later. A schema that does not fit, or another app, is an
+/// error.
 struct SchemaGate: Sendable {
     private static let wait = Backoff(first: .milliseconds(200), max: .seconds(5))
 
     let pool: PostgresPool
     let configuration: Configuration
-    /// What calls wait for, where this process makes any.
+    /// The catch-up for which calls wait; nil in a process that makes none.
     let catchUp: CatchUp?
-    /// Shared by all that wait: one line while they do.
+    /// Shared by all waiting services, so that the log has one line for all.
     private let outage: Outage
 
     init(
@@ -26,7 +27,7 @@ struct SchemaGate: Sendable {
         outage = Outage(log: log, level: .warning, failure: "waiting for the database")
     }
 
-    /// False while the database is away; throws where waiting cannot help.
+    /// False while the database cannot be reached; throws where waiting cannot help.
     func isOpen() async throws -> Bool {
         let schema: SchemaState
         do {
@@ -69,8 +70,8 @@ struct SchemaGate: Sendable {
 
 /// Ends the service once the database belongs to newer programs: a breaking migration is announced.
 ///
-/// Its calls have stopped already, for each claim asks the database. What is left is to let proxies turn away, to take the
-/// last answers, and to hold no connection that the migration would wait for.
+/// Its calls have stopped already, because each claim checks the database. It only has to let proxies switch to other
+/// replicas, store the last answers, and close the connections for which the migration waits.
 struct SchemaWatch: Service {
     let name = "schema"
     /// Real time.
@@ -88,7 +89,7 @@ struct SchemaWatch: Service {
             } catch is CancellationError {
                 return
             } catch {
-                // The database is away, and /readyz says so.
+                // The database cannot be reached, which /readyz reports.
                 try await Task.sleep(for: Self.every)
                 continue
             }
@@ -102,9 +103,11 @@ struct SchemaWatch: Service {
     }
 }
 
-/// What the service may do. Without it every call and every notification would fail, one by one, for ever.
+/// Checks the database rights of the service. Without them every call and every notification would fail, one by one,
+/// for ever.
 enum ServiceRights {
-    /// `table`: what the caller is about to write, for the message; its rights come with those of the service.
+    /// `table` is the table that the caller will write, for the message. The right to write it comes with those of the
+    /// service.
     static func check(
         on connection: PostgresConnection, writing table: String? = nil
     ) async throws {
@@ -117,7 +120,7 @@ enum ServiceRights {
     }
 }
 
-/// A service that begins once the gate is open.
+/// A service that starts once the gate is open.
 struct GatedService: Service {
     let gate: SchemaGate
     let inner: any Service

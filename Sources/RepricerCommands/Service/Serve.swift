@@ -12,12 +12,12 @@ extension Commands {
         choices: ["scheduler", "receiver"])
     /// Lanes, projector, canceller, extender, reconciler, webhooks, receiver, and two to spare.
     private static let connections = 16
-    /// The connections of the receiver, of the client, of the database and of the pages, and what else is open.
+    /// The open files that are needed: connections of the receiver, the client, the database and the pages, and others.
     private static func filesMin(_ part: String?) -> UInt64 { part == "scheduler" ? 256 : 700 }
-    /// A replica whose machine stands still in the middle of a transaction loses its locks after this time. It is shorter
-    /// than a drain, so that nobody who waits for such a lock ends with calls that are not stored.
+    /// A replica whose machine freezes in a transaction loses its locks after this time. It is shorter than a drain, so
+    /// that a replica which waits for such a lock can still store its calls before it ends.
     private static let frozenAfter: Duration = .seconds(5)
-    /// Nobody's transaction holds up a lane for longer: what waits is tried again.
+    /// No other transaction delays a lane for longer; after this time the statement fails and is tried again.
     private static let lockWait: Duration = .seconds(15)
 
     static let serve = Command(
@@ -58,14 +58,15 @@ extension Commands {
         let gate = SchemaGate(
             pool: pool, configuration: configuration, log: live.log,
             catchUp: part == "receiver" ? nil : try live.catchUp(pool))
-        // Asked before anything starts: a wrong version must not look like a start.
+        // Checked before anything starts, so that a wrong version does not look like a successful start.
         _ = try await gate.isOpen()
         let months = MonthsAhead(
             pool: pool, clock: live.clock, log: live.log.with(component: "months"))
         var services = try live.trustWatches()
         services.append(GatedService(gate: gate, inner: months))
         if part != "receiver" {
-            // None goes on calling while another drains, or while the receiver answers its last requests.
+            // All services that call stop together, so that none continues while another drains or the receiver answers
+            // its last requests.
             services += try
                 (live.delivery(pool) + [live.extender(pool), live.figures(pool)]
                 + live.reconciling(pool))
@@ -73,12 +74,12 @@ extension Commands {
                     GatedService(gate: gate, inner: $0, stopsAtOnce: true)
                 }
         }
-        // Before the port opens: who sees it open may send a signal.
+        // Before the port opens, because a supervisor that sees it open may send a signal.
         let signals = invocation.dependencies.terminations()
-        // It would end the process until its watches run.
+        // SIGHUP would end the process until the watches run.
         Signals.ignoreHangUps()
         let health = live.health(pool)
-        // First in the row and so last to stop: a slow page delays nothing, and the end can be watched.
+        // The pages are first and so stop last: a slow page delays nothing, and the shutdown can be watched.
         let (pagesPool, gaugesPool, countsPool) = (
             live.pagesPool, live.gaugesPool, live.countsPool
         )
@@ -126,7 +127,8 @@ extension Commands {
     ) async throws -> Int32? {
         let (stop, continuation) = AsyncStream.makeStream(of: Void.self)
         let first = Mutex<Int32?>(nil)
-        // Not cancelled at the end: a signal that comes while the process ends would kill it with the default action.
+        // This task is never cancelled, because a signal while the process ends would otherwise kill it by the default
+        // action.
         Task {
             for await signal in signals {
                 let isFirst = first.withLock { first in
@@ -134,12 +136,12 @@ extension Commands {
                     return first == nil
                 }
                 guard isFirst else {
-                    // Calls that are out are settled by another replica, or after the next start.
+                    // Another replica, or the next start, settles the calls in flight.
                     live.log.warning("ending at once", ["signal": "\(signal)"])
                     _exit(ExitCode.interrupted.rawValue)
                 }
                 live.log.notice("stopping on a signal", ["signal": "\(signal)"])
-                // Not here, where a second signal could not be heard meanwhile.
+                // It runs in its own task, because this loop must receive a second signal meanwhile.
                 Task {
                     await leaving.letProxiesTurnAway()
                     continuation.yield()
@@ -151,20 +153,21 @@ extension Commands {
     }
 }
 
-/// The time before a stop in which proxies find another replica: this one says that it is not ready, and still serves.
+/// The wait before a stop, in which proxies switch to another replica: this process reports that it is not ready, but
+/// still serves.
 struct Leaving: Sendable {
-    /// A breaking migration waits a minute for older programs. Within it they must have turned proxies away and
-    /// drained, however long they take elsewhere.
+    /// A breaking migration waits a minute for older programs. Within that time they must have let proxies switch and
+    /// have drained, so the wait is limited even if a longer one is configured.
     static let waitMaxBeforeMigration: Duration = .seconds(30)
 
-    /// How long the end takes after the wait, with some to spare.
+    /// How long the shutdown takes after the wait, with a margin.
     private static let endsWithin: Duration = .seconds(20)
 
     let health: HealthRoutes
     let wait: Duration
     let supervised: Supervised?
 
-    /// For who leaves because a breaking migration is announced.
+    /// The same for a stop because of an announced breaking migration.
     var beforeMigration: Leaving {
         Leaving(
             health: health, wait: min(wait, Self.waitMaxBeforeMigration), supervised: supervised)
@@ -173,12 +176,12 @@ struct Leaving: Sendable {
     func letProxiesTurnAway() async {
         health.leave()
         supervised?.extend(by: wait + Self.endsWithin)
-        // Nobody cancels it: a second signal ends the process.
+        // It is never cancelled, because a second signal ends the process.
         try? await Task.sleep(for: wait)
     }
 }
 
-/// Last to start and so first to stop: from then on senders are told to come again elsewhere.
+/// The last service to start, and so the first to stop. From then on senders are told to try another replica.
 private struct Drain: Service {
     let name = "drain"
     let health: HealthRoutes

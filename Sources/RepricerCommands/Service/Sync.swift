@@ -83,7 +83,7 @@ extension Commands {
     }
 }
 
-/// The summary as text and JSON: of the whole list, what earlier runs read included.
+/// The summary of the whole list as text and JSON, including what earlier runs read.
 struct SyncText {
     let loaded: Synchronizer.Loaded
     let counts: StatusCheckQueries.Counts

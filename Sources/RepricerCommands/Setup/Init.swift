@@ -4,14 +4,14 @@ import ServiceKit
 extension Commands {
     private static let folder = Positional("DIR", "a folder for the files; made when missing")
 
-    /// One thing to know: an option, and a question where it is not given and somebody is there to answer.
+    /// One value that is needed: an option, or a question where the option is missing and a person can answer.
     private struct Wish {
         let option: ValueOption
         let question: String
-        /// Taken for an empty answer; nil: an answer is needed.
+        /// The value for an empty answer; nil where an answer is required.
         let fallback: String?
         let variable: Variable?
-        /// Asked for nobody: its fallback will do unless the option says otherwise.
+        /// Whether no question is asked, because its fallback is used unless the option is given.
         var isQuiet = false
 
         init(
@@ -36,7 +36,7 @@ extension Commands {
     private static let database = Wish(
         "database", "URI", "the database, as libpq writes it, without a user",
         or: "postgresql://localhost/repricer")
-    /// The first two are not asked for. They stand first, so that later answers are compared with them.
+    /// The first two are not asked. They come first, so that later answers are compared with them.
     private static let users = [
         Wish("service", "USER", "database user of the service", or: "repricerd", isQuiet: true),
         Wish("owner", "USER", "owner of the database", or: "repricer_owner", isQuiet: true),
@@ -85,7 +85,7 @@ extension Commands {
     }
 
     private static func absolute(_ path: String, _ invocation: Invocation) -> String {
-        // No shell has read what is typed as an answer.
+        // An answer is not expanded by a shell, so `~/` is replaced here.
         if path.hasPrefix("~/"), let home = invocation.dependencies.environment["HOME"] {
             return home + path.dropFirst()
         }
@@ -94,7 +94,7 @@ extension Commands {
 }
 
 extension Commands {
-    /// Asks for what the options leave open. All that is missing is told at once where nobody can be asked.
+    /// Asks for what the options do not give. Where no person can be asked, all missing options are reported at once.
     private static func plan(_ invocation: Invocation, in folder: String) throws -> SetupPlan {
         var answers: [String: String] = [:]
         var missing: [String] = []
@@ -153,7 +153,7 @@ extension Commands {
         return plan
     }
 
-    /// Asks until the answer will do; throws at the end of the input.
+    /// Asks until the answer is valid; throws at the end of the input.
     private static func answer(
         to wish: Wish, _ answers: [String: String], _ invocation: Invocation
     ) throws -> String {
@@ -166,7 +166,7 @@ extension Commands {
                     .interrupted, "the questions were not answered; nothing was written")
             }
             let typed = trimmed(line)
-            // Whoever types a word of a list need not know its capitals.
+            // The choices of a list may be typed in any case.
             let choice = wish.option.choices.first { $0.lowercased() == typed.lowercased() }
             let value = typed.isEmpty ? wish.fallback ?? "" : choice ?? typed
             guard let wrong = try fault(of: wish, value, answers) else { return value }
@@ -178,7 +178,7 @@ extension Commands {
         String(line.drop(while: \.isWhitespace).reversed().drop(while: \.isWhitespace).reversed())
     }
 
-    /// What is wrong with an answer; nil: it will do. Settings are judged as `config check` judges them.
+    /// The fault of an answer; nil where it is valid. Settings are judged as by `config check`.
     private static func fault(
         of wish: Wish, _ value: String, _ answers: [String: String]
     ) throws -> String? {
@@ -210,7 +210,7 @@ extension Commands {
 }
 
 extension Commands {
-    /// All of them, or none where one is there already.
+    /// Writes all files, or none where one exists already.
     private static func write(_ files: [SetupPlan.File], in folder: String) throws {
         let roots = "\(folder)/apple-roots"
         let paths: [String] = files.map { "\(folder)/\($0.name)" }
@@ -228,12 +228,12 @@ extension Commands {
         // Root certificates are public, and the service may run as another user.
         guard chmod(roots, 0o755) == 0 else { throw cannotWrite(roots) }
         var written: [String] = []
-        // Half of them would be in the way of the next try.
+        // After a failure the written files are removed, because they would block the next try.
         var isWhole = false
         defer { if !isWhole { for path in written { unlink(path) } } }
         for file in files {
             let path = "\(folder)/\(file.name)"
-            // It holds a password, and a file that others read is refused.
+            // It contains a password, and a secret file that others can read would be refused.
             let descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
             guard descriptor >= 0 else { throw cannotWrite(path) }
             written.append(path)
@@ -247,7 +247,7 @@ extension Commands {
         isWhole = true
     }
 
-    /// What cannot be made is told of the folder itself.
+    /// A failure is reported when the folder itself cannot be created.
     private static func makeParents(of folder: String) {
         var path = folder.hasPrefix("/") ? "" : "."
         for part in folder.split(separator: "/").dropLast() {

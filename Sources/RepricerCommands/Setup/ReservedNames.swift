@@ -1,6 +1,6 @@
 /// Names that no database and no user can have in the statements that `init` writes.
 enum ReservedNames {
-    /// Words of SQL that are reserved in PostgreSQL 15 (its documentation, appendix C), with those that stand for a role.
+    /// SQL words that are reserved in PostgreSQL 15 (its documentation, appendix C), and words that stand for a role.
     private static let words: Set<Substring> = Set(
         """
         all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation \
@@ -12,7 +12,7 @@ enum ReservedNames {
         true union unique user using variadic verbose when where window with
         """.split(separator: " "))
 
-    /// Those that PostgreSQL and the schema have made, or keep for themselves.
+    /// Roles that PostgreSQL or our schema creates or reserves.
     private static let roles: Set<String> = [
         "postgres", "repricer_service", "repricer_pricing", "repricer_finance",
         "repricer_finance_lead",

@@ -1,9 +1,9 @@
 import JOSE
 import ServiceKit
 
-/// What `init` was told: the app, the database, and who is who in it.
+/// The answers to `init`: the app, the database, and its users.
 struct SetupPlan: Sendable {
-    /// Of the service, in the order in which its file has them.
+    /// The settings of the service, in the order of its file.
     var app: [(variable: Variable, value: String)]
     var database: DatabaseAddress
     var owner = ""
@@ -11,15 +11,15 @@ struct SetupPlan: Sendable {
     var analyst = ""
     var approver = ""
     var finance = ""
-    /// By user.
+    /// The passwords by user.
     var passwords: [String: Password] = [:]
 
-    /// The password of a database user: its file of settings holds it, and the SQL its verifier alone.
+    /// The password of a database user. The user's settings file has it; the SQL has only its verifier.
     struct Password: Sendable {
         let text: String
         let verifier: String
 
-        /// A random one of 144 bits, of letters that a URI takes as they are. nil: OpenSSL failed.
+        /// A random password of 144 bits, of letters that need no escape in a URI; nil where OpenSSL failed.
         static func random() -> Password? {
             var random = SystemRandomNumberGenerator()
             let bytes = { (count: Int) in
@@ -37,7 +37,7 @@ struct SetupPlan: Sendable {
         let uri: String
         let name: String
 
-        /// nil: no such URI, or one that names a user or a password already.
+        /// nil where it is no such URI, or names a user or a password already.
         init?(_ text: String) {
             guard text.hasPrefix("postgresql://") || text.hasPrefix("postgres://"),
                 !text.contains("@"), !text.contains("user="), !text.contains("password="),
@@ -52,8 +52,8 @@ struct SetupPlan: Sendable {
             name = String(path)
         }
 
-        /// How a superuser of the server runs a file of SQL in one of its databases. On this machine that is the system's
-        /// account `postgres`, which may not read the file: the shell reads it.
+        /// The command by which a superuser of the server runs an SQL file in one of its databases. On this machine
+        /// that is the system account `postgres`, which may not read the file, so the shell reads it.
         func asSuperuser(_ file: String, in database: String) -> String {
             guard let start = uri.range(of: "://")?.upperBound,
                 let slash = uri[start...].firstIndex(of: "/")
@@ -74,7 +74,7 @@ struct SetupPlan: Sendable {
         }
     }
 
-    /// A name that SQL, a URI and a shell take as it is.
+    /// Whether SQL, a URI and a shell accept the name without quotes or escapes.
     static func isName(_ text: String) -> Bool {
         text.count <= 63 && text.wholeMatch(of: /[a-z_][a-z0-9_]*/) != nil
     }
@@ -110,7 +110,7 @@ struct SetupPlan: Sendable {
         ]
     }
 
-    /// People need the database alone: it remembers the app, and the key is the service's.
+    /// People need only the database: it stores the app, and only the service needs the key.
     private func environment(
         _ name: String, _ user: String, _ what: String, more: String = ""
     ) -> File {
@@ -121,7 +121,7 @@ struct SetupPlan: Sendable {
                 + "REPRICER_DATABASE_URL=\(database.uri(as: user, passwords[user]?.text))\n" + more)
     }
 
-    /// As systemd and `--env-file` read it.
+    /// The value in the quoting of systemd and `--env-file`.
     private static func quoted(_ value: String) -> String {
         let isPlain = value.allSatisfy { character in
             character.isASCII

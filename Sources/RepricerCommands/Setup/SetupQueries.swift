@@ -1,4 +1,4 @@
-/// The SQL that `init` writes for a person to run: nothing here is run by us.
+/// The SQL that `init` writes for a person to run. We run none of it.
 enum SetupQueries {
     /// More connections than a person and a spreadsheet need, and too few to take them from the service.
     static let readerConnections = 5

@@ -44,7 +44,7 @@ extension Commands {
             }
         }
         guard var row = planned.first else { return .failed }
-        // No file, no line.
+        // There is no file, so there is no line.
         row.line = 0
         try invocation.print(invocation.isJSON ? row.json + "\n" : explanation(of: row))
         if let fault = row.fault {
@@ -61,7 +61,7 @@ extension Commands {
         let row: JSONValue = [
             "original_transaction_id": try arguments.required(subscription),
             "sku": try arguments.required(sku), "price": try arguments.required(newPrice),
-            // A subscription that nobody knows has no currency; it is refused for that alone.
+            // An unknown subscription has no currency. It is refused as unknown, so the value here does not matter.
             "currency": currency ?? "USD", "dependent_skus": arguments[dependents],
             "effective_on_or_after": arguments[notBefore],
         ]

@@ -40,7 +40,7 @@ extension Commands {
 }
 
 extension TimelineQueries.Line {
-    /// The detail in words, and until when several reads went on.
+    /// The detail in words; for several reads the time of the last one.
     fileprivate var told: String { until.map { "until \($0.instantText)" } ?? detailWords }
 }
 

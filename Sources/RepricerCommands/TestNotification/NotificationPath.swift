@@ -4,7 +4,7 @@ import ServiceKit
 
 /// The stations of a notification's way from the App Store to our inbox, in order.
 enum PathStation: String, Sendable, CaseIterable {
-    /// The App Store takes our key and knows where to send.
+    /// The App Store accepts our key and knows the address.
     case requested
     /// The App Store tried to send it.
     case attempted
@@ -26,7 +26,7 @@ enum PathStation: String, Sendable, CaseIterable {
     }
 }
 
-/// What was found on the way: the last station reached, and what broke after it.
+/// The finding: the last station reached, and what failed after it.
 struct PathFinding: Sendable, Equatable {
     var reached: [PathStation] = []
     var brokeAt: PathStation?
@@ -38,7 +38,7 @@ struct PathFinding: Sendable, Equatable {
     var isWhole: Bool { brokeAt == nil }
 }
 
-/// Walks the way of a test notification. Every outside thing is a closure, so that tests play each break.
+/// Follows the path of a test notification. Every external call is a closure, so that tests can simulate each failure.
 struct NotificationPath: Sendable {
     typealias Entry = NotificationHistoryPage.Entry
 
@@ -47,12 +47,12 @@ struct NotificationPath: Sendable {
     /// The notification's id; throws where our settings refuse it.
     var verify: @Sendable (_ signedPayload: String) throws -> String
     var isStored: @Sendable (_ uuid: String) async throws -> Bool
-    /// Real time between two questions.
+    /// The real time between two queries.
     var wait: @Sendable () async throws -> Void
-    /// How often the status is asked for, and then the database.
+    /// How often the status is queried, and then the database.
     var questionsMax: Int
 
-    /// Where the receiver takes notifications.
+    /// The path at which the receiver accepts notifications.
     static let ourPath = "/notifications"
 
     func walk() async throws -> PathFinding {
@@ -117,7 +117,7 @@ struct NotificationPath: Sendable {
         return nil
     }
 
-    /// Asks until an attempt is told of. The last answer counts: the App Store may try again.
+    /// Queries until an attempt is reported. The last answer counts, because the App Store may try again.
     private func attempt(
         _ token: String, _ finding: inout PathFinding
     ) async throws -> Entry? {
@@ -141,7 +141,7 @@ struct NotificationPath: Sendable {
             finding.isAppStoreAway = true
             finding.fail(.attempted, trouble)
         } else {
-            // Whether our settings take it is not the question yet.
+            // Whether our settings accept it is not decided here, so a failure is ignored.
             finding.notificationUUID = last.flatMap { try? verify($0.signedPayload) }
             finding.fail(
                 .attempted,

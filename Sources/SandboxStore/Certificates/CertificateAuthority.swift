@@ -5,29 +5,29 @@ package import JOSE
 /// extensions, and TLS server certificates under the same root. For rehearsals and tests;
 /// Production trusts Apple's root only.
 package struct CertificateAuthority: Sendable {
-    /// What to make, with the faults that tests want.
+    /// What to make, with optional faults for tests.
     package struct Profile: Sendable {
         package var name = "Rehearsal"
         /// UTC milliseconds; rounded down to seconds.
         package var validFrom: Int64
-        /// UTC milliseconds; from here on the certificates are expired.
+        /// UTC milliseconds, exclusive: from here on the certificates are expired.
         package var validUntil: Int64
         package var leafHasMarker = true
         package var intermediateHasMarker = true
         /// False puts the leaf's key on P-384, which ES256 cannot use.
         package var leafIsP256 = true
-        /// False leaves out the key identifiers of all three, which RFC 5280 demands of issuers.
+        /// False omits the key identifiers of all three certificates, which RFC 5280 requires of issuers.
         package var hasKeyIdentifiers = true
-        /// A comment of this size in each certificate, to bring it to the size of the App Store's.
+        /// The size of a comment in each certificate, which brings it to the size of the App Store's.
         package var commentBytes = 0
-        /// As OpenSSL writes these extensions; nil leaves one out.
+        /// In OpenSSL's syntax for these extensions; nil omits one.
         package var rootKeyUsage: String? = "critical,keyCertSign,cRLSign"
         package var rootConstraints = "critical,CA:TRUE"
         package var leafKeyUsage: String? = "critical,digitalSignature"
         package var leafConstraints: String? = "critical,CA:FALSE"
         package var intermediateKeyUsage: String? = "critical,keyCertSign,cRLSign"
         package var intermediateConstraints: String? = "critical,CA:TRUE,pathlen:0"
-        /// `http://…`: where leaf and intermediate say that their state of revocation is known.
+        /// The OCSP address, `http://…`, in leaf and intermediate.
         package var responderURL: String?
 
         package init(validFrom: Int64, validUntil: Int64) {
@@ -36,14 +36,14 @@ package struct CertificateAuthority: Sendable {
         }
     }
 
-    /// As the App Store marks its leaf and its intermediate.
+    /// The App Store's markers of its leaf and its intermediate.
     private static let leafMarker = "1.2.840.113635.100.6.11.1"
     private static let intermediateMarker = "1.2.840.113635.100.6.2.1"
 
     private let root: MadeCertificate
     private let rootKey: MadeKey
     private let intermediate: MadeCertificate
-    /// nil where the authority was read from storage, which does not hold it.
+    /// nil where the authority was read from storage, which does not hold this key.
     private let intermediateKey: MadeKey?
     private let leaf: MadeCertificate
     private let leafKey: MadeKey
@@ -83,7 +83,7 @@ package struct CertificateAuthority: Sendable {
         ).build()
     }
 
-    /// Everything, keys included, so that a rehearsal can go on after a restart: keep the file
+    /// All certificates and the keys of root and leaf, so that a rehearsal can continue after a restart. Keep the file
     /// private.
     package func storedPEM() throws(JOSEError) -> String {
         try root.pem() + intermediate.pem() + leaf.pem() + rootKey.pem() + leafKey.pem()
@@ -119,7 +119,7 @@ package struct CertificateAuthority: Sendable {
     /// The root certificate, for `REPRICER_ROOT_CERTIFICATES` and as extra CA of a TLS client.
     package func rootPEM() throws(JOSEError) -> String { try root.pem() }
 
-    /// The root as the only anchor.
+    /// The root as the only trust anchor.
     package func trustedRoots() throws(JOSEError) -> TrustedRoots {
         try TrustedRoots(der: [root.der()])
     }
@@ -129,7 +129,7 @@ package struct CertificateAuthority: Sendable {
         try ES256PrivateKey(pem: leafKey.pem())
     }
 
-    /// A signer that keeps the header ready: make it once, sign often.
+    /// A signer with a prepared header. Make it once and sign often.
     package func signer() throws(JOSEError) -> JWSSigner {
         try JWSSigner(key: signingKey(), chainDER: chainDER())
     }
@@ -137,8 +137,8 @@ package struct CertificateAuthority: Sendable {
     /// A TLS server certificate straight under the root, with its key.
     ///
     /// - Parameters:
-    ///   - names: As OpenSSL writes subject alternative names.
-    ///   - validFrom: UTC milliseconds by the real clock, for TLS knows no other.
+    ///   - names: Subject alternative names in OpenSSL's syntax.
+    ///   - validFrom: UTC milliseconds by the real clock, because TLS uses no other.
     ///   - validUntil: UTC milliseconds.
     package func serverIdentity(
         names: [String] = ["DNS:localhost", "IP:127.0.0.1", "IP:::1"],

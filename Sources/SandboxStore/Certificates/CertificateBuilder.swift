@@ -1,7 +1,7 @@
 import COpenSSL
 import JOSE
 
-/// Makes one certificate; the fields say what it will hold.
+/// Makes one certificate from its fields.
 struct CertificateBuilder {
     var subject: String
     var key: MadeKey

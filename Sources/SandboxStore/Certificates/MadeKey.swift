@@ -3,7 +3,7 @@ package import JOSE
 
 /// Owns one private key.
 ///
-/// Unchecked: never changed after `init`, and each use makes its own context.
+/// Unchecked: it never changes after `init`, and each use makes its own context.
 final class MadeKey: @unchecked Sendable {
     let pointer: OpaquePointer
 
@@ -48,7 +48,7 @@ extension ES256PrivateKey {
 
 /// Owns one certificate.
 ///
-/// Unchecked: never changed once it is built.
+/// Unchecked: it never changes once it is built.
 final class MadeCertificate: @unchecked Sendable {
     let pointer: OpaquePointer
 
@@ -75,7 +75,7 @@ final class MadeCertificate: @unchecked Sendable {
     }
 }
 
-/// What `read` takes from a text until nothing is left.
+/// The results of `read`, repeated until the text is exhausted.
 private func everything<Part>(in text: String, _ read: (OpaquePointer) -> Part?) -> [Part] {
     defer { ERR_clear_error() }
     return Array(text.utf8).withUnsafeBytes { bytes in
@@ -104,7 +104,7 @@ private func written(_ write: (OpaquePointer) -> Int32) throws(JOSEError) -> [UI
     return Array(UnsafeRawBufferPointer(start: start, count: length))
 }
 
-/// The error queue is emptied: it is per thread and would mislead the next.
+/// Empties the error queue, which is per thread and would mislead the next caller.
 func openSSLFailure(_ what: String) -> JOSEError {
     ERR_clear_error()
     return JOSEError(.library, "\(what) failed inside OpenSSL")

@@ -1,7 +1,7 @@
 import HTTP
 
 extension SandboxCommand {
-    /// Has a running store do what a subscriber does in the app: `POST /sandbox/act`.
+    /// Makes a running store perform a subscriber's action: `POST /sandbox/act`.
     static func act(_ words: [String], output: @Sendable (String) -> Void) async throws {
         let arguments = try Arguments(words, known: ["data", "action"])
         let path = try StoreFolder.absolute(try arguments.required("data"))

@@ -26,8 +26,8 @@ extension SandboxCommand {
         for index in sample.subscriptions.indices {
             var subscription = sample.subscriptions[index]
             var events: [StoreEvent] = []
-            // One in four bought before anybody listened, and nobody knows its earlier prices. Older purchases than the
-            // signing certificates can't be told at all.
+            // For one in four no notification of the purchase exists, so that its earlier prices are unknown. Purchases
+            // from before the signing certificates cannot be signed at all.
             if index % 4 != 3, subscription.renewalCount > 0,
                 subscription.startedAt >= StoreKeys.validFrom
             {
@@ -50,7 +50,7 @@ extension SandboxCommand {
         try setup.folder.write("subscriptions.ndjson", lines)
         try setup.folder.write("batch.csv", batch)
         if let path = arguments["batch"] { try write(batch, to: path, setup, output) }
-        // Without an origin: it begins to run when the store opens.
+        // The clock is kept without an origin, because it starts when the store opens.
         if let clock = setup.clock, clock.origin == nil {
             let rate = Int64(exactly: clock.rate).map(String.init) ?? "\(clock.rate)"
             try setup.folder.write("clock", "\(RFC3339.format(clock.start))@\(rate)\n")
@@ -94,7 +94,7 @@ extension SandboxCommand {
 }
 
 extension StoreEngine {
-    /// The notification of the first purchase of a subscription that has renewed since, at the prices of today.
+    /// The notification of a subscription's first purchase, at today's prices. The subscription has renewed since.
     static func firstEvent(
         of subscription: inout StoreSubscription, options: Options
     ) -> StoreEvent {
@@ -117,7 +117,7 @@ extension StoreEngine {
         return engine.takeOutgoing()[0]
     }
 
-    /// The newest notification that a subscription of the past would have brought, signed when it happened.
+    /// The newest notification that Apple would have sent for a past subscription, signed at its instant.
     static func latestEvent(
         of subscription: inout StoreSubscription, options: Options
     ) -> StoreEvent {

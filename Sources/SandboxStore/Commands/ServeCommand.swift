@@ -23,7 +23,7 @@ extension SandboxCommand {
     }
 }
 
-/// Where notifications go, split into what the client connects to and what it asks for.
+/// The receiver's URL, split into the base that the client connects to and the request target.
 struct NotifyURL: Sendable {
     var base: String
     var target: String
@@ -58,7 +58,7 @@ struct Sandbox: Sendable {
         setup: StoreSetup, host: String, port: Int, notify: NotifyURL, log: Log
     ) throws {
         let real = SystemClock()
-        // Whoever waits for this file must not read that of an earlier run.
+        // A program that waits for this file must not read that of an earlier run.
         try setup.folder.remove("sandbox.env")
         let keys = try StoreKeys.loadOrMake(in: setup.folder)
         let store = try setup.open(now: real.nowMilliseconds())
@@ -83,7 +83,7 @@ struct Sandbox: Sendable {
                 bundleID: store.identity.bundleID,
                 leewaySeconds: max(60, Int64(min(rate, 10_000_000) * 30))),
             clockSpecification: clock?.specification, log: log.with(component: "api"))
-        // TLS is judged by the real clock, whatever the store's own says.
+        // TLS clients check validity by the real clock, not by the store's.
         let tls = try keys.authority.serverIdentity(
             validFrom: StoreKeys.validFrom, validUntil: StoreKeys.validUntil)
         server = try HTTPServer(
@@ -97,7 +97,7 @@ struct Sandbox: Sendable {
 
     func run(until signals: AsyncStream<Int32>) async throws {
         let port = try server.bind()
-        // People add the address of their database.
+        // The file is private, because users add the address of their database.
         try setup.folder.write("sandbox.env", environment(port: port), isPrivate: true)
         log.notice(
             "the store is open",
@@ -117,7 +117,7 @@ struct Sandbox: Sendable {
         try await ServiceGroup([server, courier], log: log).run(until: stop)
     }
 
-    /// The clock of an earlier run goes on; a new one, and the one that `seed` kept, begins now.
+    /// The clock of an earlier run continues. A new clock, and one that `seed` stored, starts now.
     private static func clock(
         _ setup: StoreSetup, _ store: StoreFile, real: SystemClock
     ) throws -> VirtualClock? {

@@ -1,6 +1,6 @@
 import ServiceKit
 
-/// The flags that define a store, and the store they open or make.
+/// The flags that define a store, and the store that they open or create.
 struct StoreSetup: Sendable {
     var folder: StoreFolder
     var clock: VirtualClock.Parsed?
@@ -42,7 +42,7 @@ struct StoreSetup: Sendable {
 
     var environment: String { shortMonth == nil ? "Production" : "Sandbox" }
 
-    /// Opens the folder's store, or makes an empty one. A flag that says otherwise is a conflict.
+    /// Opens the folder's store, or creates an empty one. A flag that contradicts a stored value is an error.
     func open(now: Int64) throws(SandboxError) -> StoreFile {
         if let stored = try folder.loadStore() {
             try check(stored)

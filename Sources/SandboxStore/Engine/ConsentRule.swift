@@ -1,6 +1,7 @@
-/// Apple's consent rule as this store reads it, and the renewal that a change reaches.
+/// Apple's consent rule as this store reads it, and the renewal at which a change takes effect.
 ///
-/// It was written from Apple's pages and not from the product, so that a rehearsal can contradict the product.
+/// It was written from Apple's documentation and not from the product's code, so that a rehearsal can reveal the
+/// product's mistakes.
 struct ConsentRule: Sendable {
     var subscription: StoreSubscription
     var calendar: BillingCalendar
@@ -10,18 +11,19 @@ struct ConsentRule: Sendable {
         var needsConsent: Bool
         /// The renewal that first charges the new price.
         var effectiveAt: Int64
-        /// When the subscriber is told; the renewal itself where nobody is.
+        /// When the subscriber is told; for a decrease, which nobody is told, the renewal itself.
         var tellsAt: Int64
     }
 
-    /// What becomes of a call that is made now.
+    /// The outcome of a call that is made now.
     func decide(item: StoreItem, price: Int64) -> Decision {
         let isIncrease = price > item.price
         func needs(_ index: Int) -> Bool {
             isIncrease && needsConsent(item: item, price: price, at: index)
         }
         if calendar.isShortened {
-            // The first renewal after the call keeps the price; then the store acts as if it told.
+            // The first renewal after the call keeps the price. At that renewal the store behaves as if it told the
+            // subscriber.
             let index = isIncrease ? 1 : 0
             return Decision(
                 needsConsent: needs(index), effectiveAt: renewal(index), tellsAt: renewal(0))
@@ -40,7 +42,7 @@ struct ConsentRule: Sendable {
         guard rise > 0 else { return false }
         if wasIncreasedWithinYear(before: renewal(index), besides: item) { return true }
         if isKoreanConversion(at: index, besides: item) { return true }
-        // More than half, and more than the amount: exactly equal is not over.
+        // Consent is needed above half the price and above the amount. A rise that equals a limit is not above it.
         guard rise > item.price - rise else { return false }
         guard let market = Markets.byStorefront[subscription.storefront] else { return true }
         let amount =
@@ -78,12 +80,12 @@ struct ConsentRule: Sendable {
     }
 
     private func lead(for item: StoreItem, at index: Int, _ needsConsent: Bool) -> Int64 {
-        // Korea's own window: the 30 days before the conversion.
+        // Korea has its own window, the 30 days before the conversion.
         if isKoreanConversion(at: index, besides: item) { return 30 * Milliseconds.day }
         return (needsConsent ? subscription.period.consentLeadDays : 27) * Milliseconds.day
     }
 
-    /// The last instant of a call that this renewal takes.
+    /// The last instant at which a call still takes effect at this renewal.
     private func latestCall(
         for item: StoreItem, at index: Int, _ isIncrease: Bool, _ needsConsent: Bool
     ) -> Int64 {

@@ -2,7 +2,7 @@
 struct SeededRandom: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
-    /// A stream of its own for one decision, so that decisions do not depend on each other's order.
+    /// A separate stream for one decision, so that decisions do not depend on each other's order.
     init(seed: UInt64, _ words: String...) {
         var hash: UInt64 = 0xcbf2_9ce4_8422_2325 ^ seed
         for word in words {

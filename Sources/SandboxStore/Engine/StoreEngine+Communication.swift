@@ -1,6 +1,6 @@
-/// Telling subscribers of increases, and their answers.
+/// Communicates increases to subscribers, and decides their answers.
 extension StoreEngine {
-    /// Tells of every increase that is due: one message, however many items it names.
+    /// Communicates every increase that is due, in one message for all items.
     mutating func communicate(_ subscription: inout StoreSubscription) {
         var asked = false
         var informed = false
@@ -35,7 +35,7 @@ extension StoreEngine {
         notify(.priceIncrease, .accepted, &subscription)
     }
 
-    /// The subscriber makes up their mind when told; it is carried out later.
+    /// Decides the subscriber's answer to the communication, which takes effect later.
     private func decide(_ subscription: inout StoreSubscription) {
         let answer = subscription.plan.answer
         for index in subscription.items.indices {

@@ -1,29 +1,29 @@
-/// Something that a customer, or somebody else, does to a subscription of their own accord, beside what price changes
-/// expect: a life that the product's authors would not think of.
+/// An unprompted action of a customer, or of somebody else, on a subscription. Such actions test lives of a
+/// subscription that the product's authors would not think of.
 struct Doing: Codable, Hashable, Sendable {
     enum Kind: String, Codable, Hashable, Sendable, CaseIterable {
-        /// A part of what an item was charged is given back; its service goes on.
+        /// A part of an item's charge is refunded; its service continues.
         case refundPart
-        /// All of it is given back; its service goes on.
+        /// All of an item's charge is refunded; its service continues.
         case refundWhole
-        /// All of the subscription is given back, which ends with it.
+        /// The whole subscription is refunded, and ends.
         case refundAndEnd
-        /// What was given back of the running period is taken back again; what had ended with it goes on.
+        /// A refund of the running period is reversed; service that ended with it continues.
         case reverseRefund
         /// Another product at a lower price takes an item's place from the next renewal on.
         case downgrade
         case takeBackDowngrade
         case turnOff, turnOn
-        /// Who has left buys again, at the old price or at the one that was coming.
+        /// A customer whose subscription has expired buys again, at the old price or at the coming one.
         case resubscribe, resubscribeAtComingPrice
-        /// The account belongs to another storefront from the next renewal on.
+        /// The account moves to another storefront at the next renewal.
         case move
         /// Another system lowers the price of an item, whatever is scheduled for it.
         case repriceElsewhere
-        /// Seats come in the middle of the period, or one is given back.
+        /// Seats are added in the middle of the period, or one is refunded.
         case addSeats, giveBackSeat
 
-        /// Those of which any life may have some.
+        /// The actions that any subscription may have.
         fileprivate static let ofAnyLife = allCases.filter {
             $0 != .addSeats && $0 != .giveBackSeat
         }
@@ -32,7 +32,7 @@ struct Doing: Codable, Hashable, Sendable {
     var at: Int64
     var kind: Kind
 
-    /// A few doings at random instants, in order; the same seed gives the same ones.
+    /// A few actions at random instants, in order; the same seed gives the same ones.
     static func adversarial(
         of id: String, seed: UInt64, from: Int64, until: Int64, hasSeats: Bool = false
     ) -> [Doing] {
@@ -55,7 +55,7 @@ struct Replacement: Codable, Hashable, Sendable {
 }
 
 extension StoreEngine {
-    /// Does the next thing of the plan, where the subscription is in a state in which it can be done.
+    /// Performs the plan's next action, where the subscription's state allows it.
     mutating func doNext(_ subscription: inout StoreSubscription) {
         guard let doing = subscription.plan.doings?.first else { return }
         subscription.plan.doings?.removeFirst()
@@ -140,7 +140,7 @@ extension StoreEngine {
         if hasEnded { setAddedSeats(of: &subscription, areGivenBack: false) }
     }
 
-    /// A new period begins at once; what had been scheduled is gone.
+    /// A new period begins at once, without the changes that were scheduled.
     private mutating func buyAgain(_ subscription: inout StoreSubscription, atComingPrice: Bool) {
         guard subscription.status == .expired else { return }
         subscription.keepPeriod()

@@ -1,9 +1,9 @@
 extension StoreEngine {
-    /// For each customer, whichever of their subscriptions it was.
+    /// The limit per customer, across their subscriptions.
     static let extensionsMax = 2
     static let extensionYear = 365 * Milliseconds.day
 
-    /// Extend a Subscription Renewal Date; returns the new one. A repeat of a request moves nothing.
+    /// Extend a Subscription Renewal Date; returns the new one. A repeated request moves nothing.
     mutating func extend(
         originalTransaction text: String, _ terms: ExtensionTerms
     ) throws(StoreError) -> Int64 {
@@ -37,8 +37,8 @@ extension StoreEngine {
         }
     }
 
-    /// The renewal moves; what was due at a renewal stays due at that renewal, and what was not told yet is told
-    /// as much later.
+    /// Moves the renewal date. A change that was due at a renewal stays due at that renewal, and the communication of
+    /// an increase that has not been told yet moves by as much.
     private mutating func move(_ subscription: inout StoreSubscription, by days: Int64) {
         let length =
             options.calendar.shortMonth.map { max(1, days * $0 / 30) } ?? days * Milliseconds.day
@@ -66,9 +66,9 @@ extension StoreEngine {
     }
 }
 
-/// Many at once.
+/// Extensions of many subscriptions at once.
 extension StoreEngine {
-    /// Takes the request; a repeat of its identifier changes nothing.
+    /// Accepts the request. A repeated identifier changes nothing.
     mutating func extendAll(
         productID: String, storefronts: [String]?, _ terms: ExtensionTerms
     ) {
@@ -98,7 +98,7 @@ extension StoreEngine {
         }
     }
 
-    /// The next subscription of a mass extension, or its end.
+    /// Processes the next subscription of a mass extension, or ends it.
     mutating func goOn(with index: Int) {
         guard massExtensions.indices.contains(index) else { return }
         var mass = massExtensions[index]

@@ -1,4 +1,4 @@
-/// What subscribers and servers do besides price changes, and what becomes of an open increase then: the interaction
+/// Actions of subscribers and servers besides price changes, and their effect on an open increase: the interaction
 /// matrix of "Handling subscription price changes".
 extension StoreEngine {
     /// The caller has advanced the engine to the instant of the action.
@@ -35,8 +35,8 @@ extension StoreEngine {
             consistencyToken: consistencyToken(of: subscription))
     }
 
-    /// Items that are named come back at the higher price, which the payment sheet showed: that is consent. Others
-    /// are not raised by it; whoever was not told yet is told on the next eligible date.
+    /// The named items return at the higher price, which the payment sheet showed, so that this counts as consent. It
+    /// does not raise other items. A subscriber who was not told yet is told on the next eligible date.
     private mutating func reactivate(
         _ subscription: inout StoreSubscription, _ skus: [String]
     ) throws(StoreError) {
@@ -87,8 +87,8 @@ extension StoreEngine {
             next.items[index].isLeaving = true
         }
         if !retainsCycle {
-            // A new cycle begins without increases, but for items sent at their higher price. One that was not told
-            // is void all the same: what is charged is then the app's own price.
+            // A new cycle begins without increases, except for items that were sent at their higher price. An increase
+            // that was not communicated is void even then: that price is then the app's own.
             for index in next.items.indices {
                 guard let change = next.items[index].change, let increase = change.increase else {
                     continue
@@ -130,7 +130,7 @@ extension StoreEngine {
                     price: wanted.price ?? 0))
             return
         }
-        // One that was declined or removed is no longer shown.
+        // An item that was declined or removed is no longer shown.
         guard
             let index = subscription.items.firstIndex(where: {
                 $0.sku == current && !$0.isLeaving
@@ -139,7 +139,7 @@ extension StoreEngine {
             throw .changeItemNotFound
         }
         if wanted.sku != current {
-            // Another product takes its place; an increase of the old one is void.
+            // Another product replaces the item; an increase of the old one is void.
             subscription.items[index] = StoreItem(
                 sku: wanted.sku, displayName: wanted.sku, description: wanted.sku,
                 price: wanted.price ?? subscription.items[index].price)
@@ -157,12 +157,12 @@ extension StoreEngine {
                 price: price, periodsLeft: periods, periodCount: periods, reason: "RETENTION")
             if retainsCycle { postpone(&subscription, index, periods: periods) }
         } else if retainsCycle, item.change?.increase?.status == .pending {
-            // The sheet showed the higher price, and the subscriber went on.
+            // The payment sheet showed the higher price, and the subscriber confirmed it, which is consent.
             subscription.items[index].change?.increase?.status = .accepted
         }
     }
 
-    /// The increase waits for the offer's end, and is communicated anew.
+    /// Postpones the increase to the offer's end, where it is communicated again.
     private func postpone(
         _ subscription: inout StoreSubscription, _ index: Int, periods: Int
     ) {
@@ -210,7 +210,7 @@ extension StoreEngine {
 }
 
 extension StoreSubscription {
-    /// Gives items other SKUs; increases and their dependents go along.
+    /// Renames items. Their increases and dependents keep pointing to them.
     mutating func rename(_ names: [String: String]) {
         guard !names.isEmpty else { return }
         for index in items.indices {
@@ -222,7 +222,7 @@ extension StoreSubscription {
         }
     }
 
-    /// What a change of metadata ordered for this renewal.
+    /// Applies the renames that a metadata change scheduled for this renewal.
     mutating func takeNextNames() {
         var names: [String: String] = [:]
         for index in items.indices {

@@ -1,4 +1,4 @@
-/// Refunds of items, of the running period or of an earlier one. A refund of the whole ends the subscription.
+/// Refunds of items, of the running period or of an earlier one. A refund of the whole subscription ends it.
 extension StoreEngine {
     mutating func refund(
         _ subscription: inout StoreSubscription, of transaction: Int64,
@@ -33,33 +33,33 @@ extension StoreEngine {
     }
 }
 
-/// What an item got back.
+/// The refund of an item.
 struct ItemRefund: Codable, Hashable, Sendable {
     var amount: Int64
     var at: Int64
     var type: String
-    /// Its service ended with it.
+    /// Whether the item's service ended with the refund.
     var revokes: Bool
 }
 
-/// A period that ended, for the transaction that paid it.
+/// A past period, for statements about the transaction that paid for it.
 struct PastPeriod: Codable, Hashable, Sendable {
     var number: Int
     var purchasedAt: Int64
     var expiresAt: Int64
     var wasPurchase: Bool?
-    /// Where it was paid; nil: where the subscription is at home now.
+    /// The storefront of the payment; nil: the subscription's current one.
     var storefront: String?
     var currency: String?
     /// How many seats were paid for; nil: one.
     var seatCount: Int?
-    /// Whether they came beside those of the period that ran; nil: they did not.
+    /// Whether they were added to those of the running period; nil: they were not.
     var isAddedSeat: Bool?
     var items: [StoreItem]
 }
 
 extension StoreSubscription {
-    /// The subscription as a transaction of it tells: the period that this one paid.
+    /// The subscription as one of its transactions shows it: with the period that the transaction paid for.
     func asOf(transaction id: Int64) -> StoreSubscription? {
         if id == transactionID { return self }
         guard let period = past?.first(where: { originalTransactionID + Int64($0.number) == id })

@@ -1,4 +1,4 @@
-/// Renewals: what falls away, what is charged, what goes wrong with the charge.
+/// Renewals: the items that end, the charge, and its failures.
 extension StoreEngine {
     mutating func renew(_ subscription: inout StoreSubscription) {
         let dueAt = subscription.expiresAt
@@ -63,7 +63,7 @@ extension StoreEngine {
         notify(.gracePeriodExpired, nil, &subscription)
     }
 
-    /// In the grace period the billing date stays; after it the new period begins with the payment.
+    /// A recovery within the grace period keeps the billing date. After it, the new period begins with the payment.
     mutating func recover(_ subscription: inout StoreSubscription) {
         let keepsDate = subscription.status == .gracePeriod
         let startsAt = keepsDate ? subscription.expiresAt : now
@@ -105,7 +105,8 @@ extension StoreEngine {
         notify(.didRenew, recovered ? .billingRecovery : nil, &subscription)
     }
 
-    /// After a late recovery the renewals fall on other days: a change waits for the first one not before its own.
+    /// After a late recovery the renewals are on other days. Each change moves to the first renewal that is not before
+    /// its date.
     private func alignChanges(_ subscription: inout StoreSubscription) {
         for index in subscription.items.indices {
             guard var change = subscription.items[index].change else { continue }
@@ -120,7 +121,7 @@ extension StoreEngine {
         }
     }
 
-    /// Real days, shortened as the periods are.
+    /// A duration in real days, shortened like the periods.
     private func scaled(_ duration: Int64) -> Int64 {
         guard let month = options.calendar.shortMonth else { return duration }
         return max(1, duration / Milliseconds.day * month / 30)
@@ -128,7 +129,7 @@ extension StoreEngine {
 }
 
 extension StoreSubscription {
-    /// A move brings other prices in another currency, and takes what was scheduled with it: no increase.
+    /// A move brings other prices in another currency, and drops scheduled changes. It does not count as an increase.
     fileprivate mutating func moveHome() {
         guard let home = nextHome, let market = Markets.byStorefront[home.storefront] else {
             return

@@ -1,11 +1,11 @@
-/// Requests: what the App Store checks before it takes a change, and what it then records.
+/// Requests: the App Store's checks before it accepts a change, and what it then records.
 extension StoreEngine {
     /// The two signed statements of a response, before they are signed.
     struct Answer: Hashable, Sendable {
         var subscription: StoreSubscription
         var signedAt: Int64
         var consistencyToken: String
-        /// The transaction told, of an earlier period; nil: the newest.
+        /// The transaction in the answer, of an earlier period; nil: the newest.
         var transactionID: Int64?
     }
 
@@ -15,7 +15,7 @@ extension StoreEngine {
     ) throws(StoreError) -> Answer {
         var subscription = try find(transaction)
         if let digest = subscription.answered[request.info.referenceID] {
-            // A repeat of a request whose answer was lost gets the answer again, nothing else happens.
+            // A repeated request gets its answer again and has no other effect.
             guard digest == request.digest else { throw .repeatedRequestReferenceID }
             return statement(of: &subscription)
         }
@@ -57,7 +57,8 @@ extension StoreEngine {
         return answer
     }
 
-    /// Get All Subscription Statuses: all that the customer of a transaction has. Reading is a statement too.
+    /// Get All Subscription Statuses: all subscriptions of a transaction's customer. Reading signs statements too, and
+    /// so raises `lastSignedAt`.
     mutating func statuses(transaction: String) throws(StoreError) -> [Answer] {
         subscriptions(ofCustomerOf: try find(transaction)).map { subscription in
             var subscription = subscription
@@ -138,7 +139,7 @@ extension StoreEngine {
         )
     }
 
-    /// The dependency rules hold across the increases that are already open, not in one request alone.
+    /// The rules for dependents also apply to increases that are already open, and not only within one request.
     private func checkOpenDependents(
         _ request: ChangePriceRequest, _ subscription: StoreSubscription
     ) throws(StoreError) {

@@ -1,8 +1,8 @@
-/// Seats: a subscription may be paid for so many times, at the same prices. Which fields Apple signs of it is told by third
-/// parties alone (an inference).
+/// Seats: a subscription may be paid for several times, at the same prices. Apple does not document the fields that it
+/// signs for them; these come from third parties (an inference).
 extension StoreEngine {
-    /// Some seats come at once and are paid for until the end of the running period, by a transaction of their own; the
-    /// next renewal pays for all.
+    /// Adds seats at once. Their own transaction pays for them until the end of the running period; the next renewal
+    /// pays for all seats.
     mutating func addSeats(_ subscription: inout StoreSubscription, _ count: Int) {
         guard subscription.autoRenews, subscription.expiresAt > now,
             let transaction = subscription.addSeats(count, at: now)
@@ -11,8 +11,8 @@ extension StoreEngine {
         notify(.didChangeRenewalPref, .increaseQuantity, &subscription, about: transaction)
     }
 
-    /// With all of a subscription the seats of its running period are given back that have transactions of their own, or
-    /// that is taken back.
+    /// With a refund of the whole subscription, also refunds the added seats of its running period, which have
+    /// transactions of their own; or reverses that refund.
     mutating func setAddedSeats(of subscription: inout StoreSubscription, areGivenBack: Bool) {
         for index in (subscription.past ?? []).indices {
             guard let period = subscription.past?[index], period.isAddedSeat == true,
@@ -34,7 +34,7 @@ extension StoreEngine {
         }
     }
 
-    /// One of several seats is given back, and does not renew. Nothing is revoked.
+    /// Refunds one of several seats, which then does not renew. Nothing is revoked.
     mutating func giveBackSeat(_ subscription: inout StoreSubscription) {
         guard subscription.seats > 1, subscription.items.allSatisfy({ $0.refund == nil }) else {
             return
@@ -52,8 +52,8 @@ extension StoreEngine {
 }
 
 extension StoreSubscription {
-    /// The transaction that pays for them; nil where no number is left. Their numbers count down from the last one, so that
-    /// those of renewals go on.
+    /// Returns the transaction that pays for the seats; nil where no number is left. Such transactions are numbered
+    /// from the last number down, so that renewals keep counting up.
     fileprivate mutating func addSeats(_ count: Int, at now: Int64) -> Int64? {
         let added = (past ?? []).count { $0.isAddedSeat == true }
         let number = Int(Self.transactionsMax) - 1 - added
@@ -76,7 +76,7 @@ extension StoreSubscription {
 }
 
 extension Doing {
-    /// Customers who add seats and give some back; the same seed gives the same ones.
+    /// Actions that add seats and refund some; the same seed gives the same ones.
     static func withSeats(
         of id: String, seed: UInt64, from: Int64, until: Int64
     ) -> [Doing] {

@@ -1,9 +1,9 @@
-/// The simulated App Store as a value: subscriptions in, time in, requests in; notifications out.
+/// The simulated App Store as a value. Subscriptions, time and requests go in; notifications come out.
 ///
-/// It asks no clock, draws no unseeded random number and does no I/O, so the same seed and the same requests at
-/// the same instants give the same store. A heap of each subscription's next action makes time cheap.
+/// It reads no clock, draws no unseeded random numbers and does no I/O, so the same seed and the same requests at the
+/// same instants give the same store. A heap of each subscription's next action makes time cheap.
 package struct StoreEngine: Sendable {
-    /// What differs from store to store.
+    /// The options of one store.
     package struct Options: Codable, Hashable, Sendable {
         var seed: UInt64
         var calendar: BillingCalendar
@@ -13,23 +13,24 @@ package struct StoreEngine: Sendable {
         var retryDays: Int64 = 10
         /// Renewals after which a test account stops; nil never stops.
         var renewalsMax: Int?
-        /// How long a mass extension is at work, however many subscriptions it has.
+        /// How long a mass extension takes, however many subscriptions it has.
         var massExtensionHours: Int64?
-        /// Of the subscriptions that a mass extension reaches, how many in a hundred fail for no reason of theirs.
+        /// The percentage of a mass extension's subscriptions that fail for no reason of their own.
         var massFailurePercent: Int?
-        /// What a call gets that is not told of an earlier one; nil: `staleToken`.
+        /// The answer to a call that repeats an earlier one with a new id; nil: `staleToken`.
         var repeats: Repeats?
         /// The base of original transaction ids.
         var firstTransactionID: Int64 = 2_000_000_000_000_000
     }
 
-    /// What becomes of a price that an item was given before, by a call that its sender has forgotten. Apple does not say.
+    /// The answer to a call for a price that an earlier call has already set, when the sender has forgotten that call.
+    /// Apple does not document it.
     enum Repeats: String, Codable, CaseIterable, Sendable {
         /// Its consistency token is not the current one.
         case staleToken = "stale-token"
-        /// It is taken once more, whatever its token.
+        /// It is accepted again, whatever its token.
         case accepted
-        /// It is communicated already, whatever its token.
+        /// It is refused as already communicated, whatever its token.
         case refused
     }
 
@@ -39,7 +40,7 @@ package struct StoreEngine: Sendable {
     var subscriptions: [Int64: StoreSubscription] = [:]
     /// By request identifier; see `StoreEngine+Extensions`.
     var massExtensions: [MassExtension] = []
-    /// Original transaction ids by `appAccountToken`: whoever bought them is one customer.
+    /// Original transaction ids by `appAccountToken`, which identifies the customer.
     private var customers: [String: [Int64]] = [:]
     private var agenda = ActionHeap()
     var outgoing: [StoreEvent] = []
@@ -99,13 +100,13 @@ package struct StoreEngine: Sendable {
         }
     }
 
-    /// All that the customer of a subscription has, this one too, in the order of ids.
+    /// All subscriptions of this one's customer, itself included, in the order of ids.
     func subscriptions(ofCustomerOf one: StoreSubscription) -> [StoreSubscription] {
         let ids = customers[one.appAccountToken] ?? [one.originalTransactionID]
         return ids.sorted().compactMap { subscriptions[$0] }
     }
 
-    /// A mass extension has no subscription of its own: it stands on the agenda under a negative number.
+    /// Puts a mass extension on the agenda. As it has no subscription, its entry has a negative number.
     mutating func plan(massExtension index: Int, at: Int64) {
         agenda.insert(.init(at: at, subscription: -Int64(index) - 1))
     }
@@ -116,13 +117,13 @@ package struct StoreEngine: Sendable {
         return events
     }
 
-    /// Signs a statement: a `signedDate` later than every earlier one of this subscription.
+    /// Returns a new `signedDate`, later than every earlier one of this subscription.
     func sign(_ subscription: inout StoreSubscription) -> Int64 {
         subscription.lastSignedAt = max(now, subscription.lastSignedAt + 1)
         return subscription.lastSignedAt
     }
 
-    /// A change of the renewal info gives it a new consistency token.
+    /// Gives the subscription a new consistency token, as each change of the renewal info does.
     func touch(_ subscription: inout StoreSubscription) {
         subscription.tokenNumber += 1
     }
@@ -197,11 +198,11 @@ package struct StoreEvent: Hashable, Sendable {
     package var signedAt: Int64
     /// Of the subscription.
     var consistencyToken: String
-    /// nil where it is about none.
+    /// nil where the notification is about none.
     var subscription: StoreSubscription?
-    /// Of an earlier period; nil: the newest.
+    /// The transaction of an earlier period; nil: the newest.
     var transactionID: Int64?
-    /// Only of `RENEWAL_EXTENSION`/`SUMMARY`.
+    /// Set only for `RENEWAL_EXTENSION`/`SUMMARY`.
     var summary: MassSummary?
 }
 

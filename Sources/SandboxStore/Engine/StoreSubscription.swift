@@ -20,7 +20,7 @@ struct StoreSubscription: Codable, Hashable, Sendable {
     /// The request that bought the subscription; renewal infos repeat it.
     var purchaseReferenceID: String
     var startedAt: Int64
-    /// The day of the month that renewals aim at.
+    /// The day of the month on which renewals are due, where the month has it.
     var anchorDay: Int
     var purchasedAt: Int64
     var expiresAt: Int64
@@ -41,9 +41,9 @@ struct StoreSubscription: Codable, Hashable, Sendable {
     var plan = SubscriberPlan()
     /// How many seats the transaction paid for, each at the items' prices; nil: one.
     var seatCount: Int?
-    /// How many the next renewal pays for; nil: as many.
+    /// How many seats the next renewal pays for; nil: as many.
     var renewalSeatCount: Int?
-    /// Of a transaction that paid for seats beside those of its period.
+    /// Whether this is the view of a transaction that paid for seats added to those of its period.
     var isAddedSeat: Bool?
     var seats: Int { seatCount ?? 1 }
     /// Whether the running period began by a purchase in the app and not by a renewal.
@@ -52,14 +52,14 @@ struct StoreSubscription: Codable, Hashable, Sendable {
     var boughtAgainAt: Int64?
     /// Instants at which the renewal date was extended; nil: never.
     var extendedAt: [Int64]?
-    /// A family member's, who shares another's purchase.
+    /// Whether it is a family member's, who shares another's purchase.
     var isFamilyShared: Bool?
     var ownershipType: String { isFamilyShared == true ? "FAMILY_SHARED" : "PURCHASED" }
-    /// Where the customer's account belongs from the next renewal on.
+    /// The account's storefront from the next renewal on.
     var nextHome: NextHome?
     /// Periods that ended since the store began.
     var past: [PastPeriod]?
-    /// Answers already given: request id to a digest of its body.
+    /// The requests already answered: request id to a digest of its body.
     var answered: [String: String] = [:]
 
     struct NextHome: Codable, Hashable, Sendable {
@@ -82,7 +82,7 @@ struct StoreSubscription: Codable, Hashable, Sendable {
         }
     }
 
-    /// The name under which an item renews.
+    /// The SKU under which an item renews.
     func renewalSKU(of sku: String) -> String {
         items.first { $0.sku == sku }?.renewalSKU ?? sku
     }
@@ -119,13 +119,13 @@ struct StoreItem: Codable, Hashable, Sendable {
     var price: Int64
     var offer: StoreOffer?
     var change: PendingChange?
-    /// Declined: paid for the running period, gone from the next charge on.
+    /// Whether it was declined: it is paid for the running period and ends at the next charge.
     var isLeaving = false
-    /// What a change of metadata makes of it at the next renewal.
+    /// The SKU that a metadata change gives it at the next renewal.
     var nextSKU: String?
-    /// What takes its place at the next renewal.
+    /// The product that replaces it at the next renewal.
     var replacement: Replacement?
-    /// Of what the running period was charged.
+    /// The refund of the running period's charge.
     var refund: ItemRefund?
 
     /// The SKU that the renewal info lists.
@@ -201,7 +201,7 @@ struct PendingIncrease: Codable, Hashable, Sendable {
 
 /// What a subscriber will do of their own accord.
 struct SubscriberPlan: Codable, Hashable, Sendable {
-    /// The answer to being told of an increase.
+    /// The answer to the communication of an increase.
     enum Answer: String, Codable, Hashable, Sendable, CaseIterable {
         case consentsEarly, consentsLate, ignores, consentsToSome, cancels
     }
@@ -219,7 +219,7 @@ struct SubscriberPlan: Codable, Hashable, Sendable {
     var resumesAt: Int64?
     var refundedAt: Int64?
     var revokedAt: Int64?
-    /// What else is done, in order; nil: nothing.
+    /// Further actions, in order; nil: none.
     var doings: [Doing]?
     var trouble: BillingTrouble?
 }

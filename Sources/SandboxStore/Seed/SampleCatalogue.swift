@@ -1,4 +1,4 @@
-/// What the sample company sells, and where.
+/// The sample company's products and storefronts.
 enum SampleCatalogue {
     struct Product: Sendable {
         var code: String

@@ -49,7 +49,7 @@ extension SampleMaker {
     private func pickRenewal(
         _ period: BillingPeriod, _ changes: [Change], _ random: inout SeededRandom
     ) -> Int64 {
-        // Whether one asks for consent, a planner may not know: each increase gets the longer notice.
+        // A planner may not know whether an increase needs consent, so each increase gets the longer notice.
         let asks = changes.contains { $0 != .decrease }
         let window: ClosedRange<Int64> =
             switch period {
@@ -79,7 +79,7 @@ extension SampleMaker {
                 case .decrease: prices.lowered(from: item.price, &random)
                 }
             var made = row(subscription, item, price: price)
-            // Rows of one subscription share the date, or one increase would count against the other.
+            // Rows of one subscription share the date, because otherwise one increase would count against the other.
             made.effectiveOnOrAfter = date
             if random.chance(30) { made.storefront = nil }
             if random.chance(40) {

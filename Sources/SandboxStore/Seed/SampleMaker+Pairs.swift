@@ -1,22 +1,22 @@
 /// Customers with two subscriptions: an item of the second is a dependent of an increase on the first.
 ///
-/// The first one asks for consent and mostly gets none, so that what hangs on it is to fall.
+/// The first subscription's increase needs consent and mostly gets none, so that its dependents must be cancelled.
 extension SampleMaker {
-    /// What the second subscription is, in this order over and over.
+    /// The kind of second subscription; the pairs cycle through this order.
     private enum Pair: Int, CaseIterable {
-        /// Carries the dependent alone: named with its subscription, or by its SKU.
+        /// Carries only the dependent, which the row names with its subscription or by its SKU alone.
         case named, alone
         /// Carries two items, and both are dependents.
         case both
-        /// Carries an item that lives on.
+        /// Carries another item, which stays.
         case company
-        /// Is another customer's: the row is refused.
+        /// Belongs to another customer, so that the row is refused.
         case foreign
-        /// Its customer leaves by themselves first.
+        /// Its customer cancels it first.
         case leaving
-        /// Carries the dependent alone, and the customer consents at last.
+        /// Carries only the dependent, and the customer consents late.
         case late
-        /// As the second, so that most are cancelled.
+        /// Like `alone`, so that most are cancelled.
         case another
     }
 

@@ -1,10 +1,11 @@
 /// Makes subscribers and a batch for them: the same for a seed, a count and a start, on every machine.
 ///
-/// Every good row becomes final within 90 days: an increase that may need 60 days' notice sits on a renewal late in
-/// the quarter, adverse events begin after day 30 so that a batch sent in the first weeks finds its rows valid.
+/// Every good row becomes final within 90 days. An increase that may need 60 days' notice is due at a renewal late in
+/// the quarter, and adverse events begin after day 30, so that the rows of a batch sent in the first weeks are still
+/// valid.
 struct SampleMaker: Sendable {
     static let subscriptionsMax = 200_000
-    /// Below this a batch with all its refused rows does not fit.
+    /// With fewer subscriptions a batch with all its refused rows does not fit.
     static let subscriptionsMinForRefusals = 100
 
     var options: StoreEngine.Options
@@ -54,7 +55,7 @@ struct SampleMaker: Sendable {
         var ages: ClosedRange<Int64> = 1...24
     }
 
-    /// An active subscription whose next renewal is (about) the one wished for.
+    /// An active subscription whose next renewal is at about the requested instant.
     func subscription(
         _ blank: Blank, index: Int, random: inout SeededRandom
     ) -> StoreSubscription {
@@ -98,7 +99,7 @@ struct SampleMaker: Sendable {
             of: period, from: begin, count: count, anchorDay: Milliseconds.date(of: begin).day)
     }
 
-    /// A row that changes nothing yet: its price still has to be set.
+    /// A row without a change: the caller still sets its price.
     func row(
         _ subscription: StoreSubscription, _ item: StoreItem, price: Int64, code: String? = nil
     ) -> SampleRow {

@@ -1,4 +1,4 @@
-/// One line of the sample batch, and what a planner should say of it.
+/// One line of the sample batch, with the planner's expected verdict.
 struct SampleRow: Hashable, Sendable {
     var transaction: String
     var sku: String
@@ -60,7 +60,7 @@ struct SamplePrices: Sendable {
         return max(step, rounded(cents * 10 * units / 100))
     }
 
-    /// More than half and well over the amount: asks for consent by every table.
+    /// A rise of more than half and well above the amount, which needs consent by every table.
     func needingConsent(from old: Int64, _ random: inout SeededRandom) -> Int64 {
         let margin: Int64 = market.thresholds.isPublished ? 120 : 250
         let byShare = old * random.pick(60...110) / 100
@@ -68,12 +68,12 @@ struct SamplePrices: Sendable {
         return rounded(old + max(byShare, byAmount)) + step
     }
 
-    /// At most half: announced only, whatever the amount.
+    /// A rise of at most half, which is only announced, whatever the amount.
     func announced(from old: Int64, _ random: inout SeededRandom) -> Int64 {
         max(old + step, rounded(old + old * random.pick(8...45) / 100))
     }
 
-    /// More than half but within a published amount; nil where the item is too dear for that.
+    /// A rise of more than half that stays within a published amount; nil where the item is too expensive for one.
     func smallAmount(from old: Int64, _ random: inout SeededRandom) -> Int64? {
         let new = rounded(old + old * random.pick(56...80) / 100)
         let rise = new - old

@@ -6,17 +6,19 @@ struct BearerCheck: Sendable {
     static let lifetimeSecondsMax: Int64 = 3600
 
     var key: ES256PublicKey
-    /// Its end may be any: an auditor tells callers apart by it, each process calling with an id of its own.
+    /// Its last characters are not checked: each process calls with an id of its own, by which an auditor tells them
+    /// apart.
     var keyID: String
     static let ownCharacters = 4
     var issuerID: String
     var bundleID: String
-    /// Two programs on one fast clock read it moments apart, which are hours of store time.
+    /// The allowed clock difference: two programs on one fast clock read it moments apart, which are hours of store
+    /// time.
     var leewaySeconds: Int64
 
     func isAuthorized(_ header: String?, now: Int64) -> Bool {
         guard let header, header.hasPrefix("Bearer ") else { return false }
-        // A token that cannot be read is one that is not accepted.
+        // A token that cannot be parsed is not accepted.
         guard let token = try? CompactJWS(parsing: String(header.dropFirst(7)), limit: 16 * 1024),
             let head = JSONValue.parse(token.header)?.object,
             head["alg"]?.string == "ES256",
@@ -29,10 +31,10 @@ struct BearerCheck: Sendable {
         return areAccepted(claims, now: now / 1000)
     }
 
-    /// What the header names as its key, believed or not.
+    /// The key id in the header, without verification.
     static func keyID(in header: String?) -> String? {
         guard let header, header.hasPrefix("Bearer "),
-            // A token that can't be read names none.
+            // A token that cannot be parsed has no key id.
             let token = try? CompactJWS(parsing: String(header.dropFirst(7)), limit: 16 * 1024)
         else { return nil }
         return JSONValue.parse(token.header)?.object?["kid"]?.string

@@ -6,7 +6,7 @@ import ServiceKit
 struct Courier: Service {
     /// Deliveries at once.
     static let concurrency = 8
-    /// How long a receiver that refuses connections is waited for on a fast clock, in real time.
+    /// How long, in real time, it waits on a fast clock for a receiver that refuses connections.
     static let absenceMax = Duration.seconds(300)
 
     let name = "courier"
@@ -14,9 +14,9 @@ struct Courier: Service {
     var statements: Statements
     var client: HTTPClient
     var target: String
-    /// Where `client` connects to, for attempts that it would not make.
+    /// The address that `client` connects to, for faulty requests that `client` cannot send.
     var receiver: (host: String, port: Int) = ("127.0.0.1", 80)
-    /// A fast clock makes a second of the receiver's absence a day, which Apple would not see.
+    /// Whether the clock is fast: then a second of the receiver's absence is a day, which would not happen with Apple.
     var isFast: Bool
     var log: Log
 
@@ -52,7 +52,7 @@ struct Courier: Service {
                 delivery.hangsUp
                 ? await hangUp(payload)
                 : await post(payload, uuid: delivery.event.notificationUUID)
-            // A delivery that the program's end cut short is made again after the restart.
+            // A delivery that the program's end interrupted is repeated after the restart.
             if Task.isCancelled { return }
             if let result {
                 absentSince = nil
@@ -100,7 +100,7 @@ struct Courier: Service {
         return send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) > 0
     }
 
-    /// nil when nothing could be sent at all.
+    /// nil when nothing could be sent.
     func post(_ payload: String, uuid: String) async -> NotificationOutbox.Result? {
         let request = HTTPRequest(
             method: "POST", target: target,

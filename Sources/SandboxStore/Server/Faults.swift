@@ -1,17 +1,17 @@
 /// A fault of an API call, as `POST /sandbox/faults` orders it.
 struct CallFault: Hashable, Sendable {
     enum Kind: String, Hashable, Sendable, CaseIterable {
-        /// Silence for `seconds`, and the request has no effect.
+        /// The request has no effect; no answer for `seconds`.
         case dropBefore = "drop_before"
-        /// The request takes effect; silence for `seconds` instead of its answer.
+        /// The request takes effect; instead of its answer there is none for `seconds`.
         case dropAfter = "drop_after"
         case http500 = "http_500"
         case http429 = "http_429"
-        /// The request takes effect, its answer comes after `seconds`.
+        /// The request takes effect; its answer is sent after `seconds`.
         case late
         /// The request takes effect after `seconds`, then it is answered.
         case slow
-        /// The request takes effect, the answer is no JSON.
+        /// The request takes effect; the answer is not JSON.
         case garbage
         /// The request takes effect, the answer is JSON without the statements it should carry.
         case hollow
@@ -27,7 +27,7 @@ struct CallFault: Hashable, Sendable {
         case expireToken = "expire_token"
         /// The history says that there is more, without a token for it.
         case noToken = "no_token"
-        /// An entry of the history is signed by strangers.
+        /// An entry of the history has an invalid signature.
         case forge
     }
 
@@ -49,9 +49,9 @@ struct CallFault: Hashable, Sendable {
 struct NotificationFault: Hashable, Sendable {
     enum Kind: String, Hashable, Sendable, CaseIterable {
         case duplicate, reorder, delay
-        /// Never sent, and given up: only the history has it.
+        /// It is never sent; only the history holds it.
         case lose
-        /// Each attempt hangs up in the middle of the request; after the last it is given up.
+        /// Each attempt closes the connection in the middle of the request; after the last one delivery ends.
         case hangUp = "hang_up"
     }
 

@@ -14,10 +14,10 @@ struct HistoryQuery: Sendable {
     var subtype: String?
     var transaction: String?
     var onlyFailures = false
-    /// Where the page begins in the store's outbox: later notifications and retries move nothing.
+    /// Where the page begins in the store's outbox. Later notifications and retries do not shift it.
     var position = 0
 
-    /// `isTokenExpired` is a fault's doing; an old token is refused without it.
+    /// `isTokenExpired` comes from a fault. An old token is refused even without it.
     init(
         _ body: [UInt8], token: String?, now: Int64, realNow: Int64, isProduction: Bool,
         isTokenExpired: Bool = false
@@ -91,9 +91,9 @@ struct HistoryQuery: Sendable {
     }
 }
 
-/// Where the next page of one question begins; it says nothing to whoever holds it.
+/// Where the next page of one query begins; opaque to the client.
 struct PageToken: Hashable, Sendable {
-    /// Apple does not say how long a token lives; real time, whatever the store's clock says.
+    /// In real time, whatever the store's clock says. Apple does not document a token's lifetime.
     static let lifeMilliseconds: Int64 = 3_600_000
 
     var position: Int

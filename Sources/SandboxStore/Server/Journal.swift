@@ -2,7 +2,7 @@ import Foundation
 import ServiceKit
 import Synchronization
 
-/// Every received call, in order: the audit ledger, and what a restart replays.
+/// One received call. The calls in order are the audit ledger, which a restart replays.
 struct CallRecord: Codable, Hashable, Sendable {
     /// The store's instant of the call, UTC milliseconds.
     var at: Int64
@@ -11,16 +11,16 @@ struct CallRecord: Codable, Hashable, Sendable {
     var requestReferenceId: String?
     var status: Int
     var errorCode: Int?
-    /// Whether the engine took it; only these are replayed.
+    /// Whether the engine applied it; only applied calls are replayed.
     var applied: Bool
-    /// The same request id had been answered before.
+    /// Whether the same request id had been answered before.
     var repeated: Bool = false
     var fault: String?
     /// The body of an applied call.
     var body: String?
     /// The number of the call in `wire.ndjson`.
     var call: Int64?
-    /// What an applied price change made of its items.
+    /// The items after an applied price change.
     var effects: [ItemRecord]?
 }
 
@@ -30,7 +30,7 @@ struct ItemRecord: Codable, Hashable, Sendable {
     /// Charged in the running period, milliunits.
     var price: Int64
     var isLeaving: Bool
-    /// What the renewal has in its place; of the item itself no statement tells then.
+    /// The SKU that replaces it at the renewal; statements then show no renewal of the item itself.
     var replacedBy: String?
     var newPrice: Int64?
     var effectiveAt: Int64?
@@ -59,7 +59,7 @@ struct EventRecord: Codable, Hashable, Sendable {
     var at: Int64
     var kind: StoreEvent.Kind
     var subtype: StoreEvent.Subtype?
-    /// nil, with all after it: the summary of a mass extension.
+    /// nil, like all fields after it, for the summary of a mass extension.
     var subscription: String?
     var status: Int?
     var autoRenews: Bool?
@@ -95,11 +95,11 @@ final class WireJournal: Sendable {
         var endpoint: String?
         var transactionId: String?
         var requestReferenceId: String?
-        /// Of the token that came with the call: who called.
+        /// The key id in the call's token, which identifies the caller.
         var keyId: String?
-        /// nil: no answer was given, or the beginning.
+        /// nil where no answer was given, and for the beginning of a call.
         var status: Int?
-        /// Of an answer that asks for silence: until when, UTC milliseconds of the store's clock.
+        /// The instant in a `Retry-After`, UTC milliseconds of the store's clock.
         var retryAfter: Int64?
     }
 
@@ -148,7 +148,7 @@ struct DeliveryRecord: Codable, Hashable, Sendable {
     var result: NotificationOutbox.Result
 }
 
-/// Append-only files of JSON lines. A kill in the middle of a line loses that line and no other.
+/// Append-only files of JSON lines. A kill in the middle of a line loses only that line.
 final class JournalFile: Sendable {
     private let handle: Mutex<Int32>
     let path: String
@@ -158,7 +158,7 @@ final class JournalFile: Sendable {
         guard descriptor >= 0 else { throw SandboxError(.failed, "cannot open \(path)") }
         handle = Mutex(descriptor)
         self.path = path
-        // A line that a kill tore must not swallow the next one.
+        // The next record must not be appended to a line that a kill cut short.
         let content = FileManager.default.contents(atPath: path)
         if let last = content?.last, last != 0x0a { _ = write(descriptor, "\n", 1) }
     }
@@ -181,7 +181,7 @@ final class JournalFile: Sendable {
         }
     }
 
-    /// All whole lines; a torn last line is left out.
+    /// All complete lines; lines that a kill cut short are skipped.
     static func lines<Record: Decodable>(
         of path: String, as type: Record.Type
     ) throws(SandboxError) -> [Record] {
@@ -189,7 +189,7 @@ final class JournalFile: Sendable {
         let decoder = JSONDecoder()
         var records: [Record] = []
         for line in data.split(separator: 0x0a) {
-            // A torn line is one that a kill cut short: nothing was answered yet.
+            // A line that does not parse was cut short by a kill, before the call was answered.
             if let record = try? decoder.decode(type, from: Data(line)) { records.append(record) }
         }
         return records

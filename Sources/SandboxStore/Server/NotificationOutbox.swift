@@ -1,11 +1,11 @@
 /// Notifications on their way to the receiver: Apple's V2 retry schedule as a value.
 ///
-/// Instants are the store's own UTC milliseconds. On a clock that runs fast an hour passes in no time, so each wait
-/// also has a least length in real time, given as store time by `realSecond`.
+/// Instants are the store's own UTC milliseconds. On a fast clock an hour passes in moments, so each wait also has a
+/// minimum in real time, which `realSecond` converts to store time.
 struct NotificationOutbox: Sendable {
     /// Hours after the previous attempt.
     static let retryHours: [Int64] = [1, 12, 24, 48, 72]
-    /// Real milliseconds that a retry waits at least on a fast clock.
+    /// The minimum wait before each retry on a fast clock, in real milliseconds.
     static let retryRealMillisecondsMin: [Int64] = [500, 1000, 2000, 4000, 8000]
 
     enum Result: String, Codable, Hashable, Sendable {
@@ -28,13 +28,13 @@ struct NotificationOutbox: Sendable {
     struct Entry: Sendable {
         var event: StoreEvent
         var attempts: [Attempt] = []
-        /// More than one only by a fault that sends duplicates.
+        /// More than one only with a fault that sends duplicates.
         var copies = 1
         var isSettled = false
         var isInFlight = false
-        /// A fault keeps the first attempt back until then.
+        /// The instant until which a fault delays the first attempt.
         var heldUntil: Int64?
-        /// A fault cuts every attempt off in its middle.
+        /// Whether a fault cuts off every attempt in the middle.
         var hangsUp = false
     }
 
@@ -44,7 +44,7 @@ struct NotificationOutbox: Sendable {
         var hangsUp = false
     }
 
-    /// Production retries; the test environment tries once.
+    /// Whether failed deliveries are retried: so in Production, while the test environment tries once.
     var retries: Bool
     /// Store milliseconds that pass in a real second; 1000 on a true clock.
     var realSecond: Int64
@@ -65,7 +65,7 @@ struct NotificationOutbox: Sendable {
         unsettledCount += 1
     }
 
-    /// The next notification whose time has come; it is in flight until it is recorded.
+    /// The next notification that is due. It is in flight until its attempt is recorded.
     mutating func next(now: Int64) -> Delivery? {
         while let first = schedule.first, first.at <= now {
             schedule.removeFirst()
@@ -93,13 +93,13 @@ struct NotificationOutbox: Sendable {
         schedule.insert(.init(at: now + delay(beforeRetry: turn), subscription: Int64(index)))
     }
 
-    /// Puts an attempt off that never began, without counting it.
+    /// Postpones an attempt that could not begin, without counting it.
     mutating func postpone(_ index: Int, to at: Int64) {
         entries[index].isInFlight = false
         schedule.insert(.init(at: at, subscription: Int64(index)))
     }
 
-    /// Takes an attempt of an earlier run of the program as done.
+    /// Restores an attempt of an earlier run of the program.
     mutating func restore(_ attempt: Attempt, of uuid: String) {
         guard let index = indexByUUID[uuid], !entries[index].isSettled else { return }
         record(attempt.result, of: index, at: attempt.at)

@@ -79,7 +79,7 @@ extension StoreKeeper {
 
     static func replayExtension(_ record: CallRecord, engine: inout StoreEngine) {
         let body = Array((record.body ?? "").utf8)
-        // It was read when it was applied; what was refused was not journalled as applied.
+        // The body was valid when the call was applied: refused calls are not journalled as applied.
         do throws(StoreError) {
             if record.endpoint == "extendAll" {
                 let request = try MassExtensionRequest(body)
@@ -90,7 +90,7 @@ extension StoreKeeper {
                     originalTransaction: record.transactionId, try ExtensionTerms(fields))
             }
         } catch {
-            // A journal of another program: nothing of this call happened.
+            // Only a journal of another version can fail here; the call then has no effect.
         }
     }
 }

@@ -40,7 +40,7 @@ extension Routes {
         }
     }
 
-    /// Does something to a subscription, and answers with what it is then.
+    /// Performs an operator's action on a subscription, and answers with its new state.
     private func act(_ body: [UInt8]) async throws -> HTTPResponse {
         switch OperatorAction.parse(body) {
         case .failure(let fault): return .text(400, fault.text + "\n")

@@ -49,7 +49,8 @@ struct Routes: Sendable {
 
     var notFound: HTTPResponse { .text(404, "no such endpoint\n") }
 
-    /// What all API calls share: method, token, rate, faults. Written down at both ends.
+    /// The common part of all API calls: method, token, rate limit, faults. It journals the beginning and the end of
+    /// each call.
     func api(
         _ request: HTTPRequest, method: String, _ endpoint: String, transaction: String = ""
     ) async throws -> HTTPResponse {
@@ -92,7 +93,7 @@ struct Routes: Sendable {
             return await hangUp(fault)
         case .http500: return try await refuse(.internalError, call)
         case .http429:
-            // Real seconds away, however fast the store's clock runs.
+            // The fault's seconds are real ones, however fast the store's clock runs.
             let silence = Int64((fault?.seconds ?? 1) * Double(keeper.realSecond))
             return try await tooMany(now + silence, call)
         case .refuse: return try await refuse(fault?.error ?? .internalError, call)
@@ -203,7 +204,7 @@ struct Routes: Sendable {
                 })
         }
         if fault?.kind == .forge, let first = items.indices.first {
-            // One changed character of the signature: what any forger achieves without Apple's key.
+            // It changes one character of the signature, because a forger without Apple's key can do no better.
             let payload = items[first].signedPayload
             items[first].signedPayload =
                 payload.dropLast(8) + (payload.hasSuffix("AAAAAAAA") ? "BBBBBBBB" : "AAAAAAAA")
@@ -221,7 +222,7 @@ struct Routes: Sendable {
         let uuid = UUIDv7.make(nowMilliseconds: now, random: &random)
         let token = "\(uuid)_\(now)"
         let payload = try statements.signedTest(uuid: uuid, signedAt: now)
-        // A lost one is a test notification whose delivery never began.
+        // A lost test notification is one whose delivery never began.
         let result =
             await keeper.isNextNotificationLost()
             ? nil : await courier.post(payload, uuid: uuid) ?? .noResponse
@@ -269,7 +270,7 @@ struct Routes: Sendable {
         return .json(200, String(decoding: try encoder.encode(value), as: UTF8.self))
     }
 
-    /// On a fast clock a token may live by the store's time or by real time: a real second is a day.
+    /// On a fast clock a token may be valid by the store's time or by real time, because a real second may be a day.
     private func isAuthorized(_ request: HTTPRequest, now: Int64) -> Bool {
         let header = request.headers["Authorization"]
         if bearer.isAuthorized(header, now: now) { return true }
@@ -277,7 +278,7 @@ struct Routes: Sendable {
         return bearer.isAuthorized(header, now: SystemClock().nowMilliseconds())
     }
 
-    /// A lost answer: silence, then a gateway's apology or a broken connection.
+    /// A lost answer: a wait, then a gateway's error or a broken connection.
     private func hangUp(_ fault: CallFault?) async -> HTTPResponse {
         await pass(fault)
         var response = HTTPResponse.text(504, "the answer was lost\n")

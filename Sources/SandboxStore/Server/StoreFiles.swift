@@ -36,7 +36,7 @@ struct StoreFolder: Sendable {
 
     func file(_ name: String) -> String { "\(path)/\(name)" }
 
-    /// Makes the folder, and an absolute path of it.
+    /// Creates the folder, and makes its path absolute.
     init(_ given: String) throws(SandboxError) {
         let absolute = try StoreFolder.absolute(given)
         do {
@@ -70,7 +70,7 @@ struct StoreFolder: Sendable {
         try read(name).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// Writes beside the file and renames, so that nobody reads half of it.
+    /// Writes a temporary file and renames it, so that nobody reads half of it.
     func write(_ name: String, _ bytes: [UInt8], isPrivate: Bool = false) throws(SandboxError) {
         let target = name.hasPrefix("/") ? name : file(name)
         let temporary = "\(target).new"
@@ -94,7 +94,7 @@ struct StoreFolder: Sendable {
         }
     }
 
-    /// Removes a file that may not be there.
+    /// Removes a file, which need not exist.
     func remove(_ name: String) throws(SandboxError) {
         guard unlink(file(name)) == 0 || errno == ENOENT else {
             throw SandboxError(.failed, "cannot remove \(file(name))")

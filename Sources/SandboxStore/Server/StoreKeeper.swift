@@ -57,7 +57,7 @@ actor StoreKeeper {
         var events = engine.advance(to: record.at)
         switch record.endpoint {
         case "changePrice":
-            // What succeeded once succeeds again, here and below: the engine is deterministic.
+            // A call that succeeded once succeeds again, here and below, because the engine is deterministic.
             if let request = try? ChangePriceRequest(Array((record.body ?? "").utf8)) {
                 _ = try? engine.changePrice(transaction: record.transactionId, request: request)
             }
@@ -70,10 +70,10 @@ actor StoreKeeper {
             }
         case "act":
             if case .success(let action) = OperatorAction.parse(Array((record.body ?? "").utf8)) {
-                // What succeeded once succeeds again.
+                // An action that succeeded once succeeds again.
                 _ = try? engine.act(action)
             }
-        // A look may change the store, and its answer was given long ago.
+        // Reading may change the store. The answer itself was sent long ago.
         case "status": _ = try? engine.statuses(transaction: record.transactionId)
         case "extend", "extendAll": replayExtension(record, engine: &engine)
         default: break
@@ -107,7 +107,7 @@ actor StoreKeeper {
         case refused(StoreError, retryAfter: Int64?)
     }
 
-    /// Takes the rate and the fault of a call; a refusal by the rate comes before any fault.
+    /// Counts a call against its rate limit and takes its fault. The rate limit is checked before any fault.
     func begin(_ endpoint: String) -> (fault: CallFault?, retryAfter: Int64?) {
         let now = clock.nowMilliseconds()
         if let retryAfter = limits.take(endpoint, now: now) { return (nil, retryAfter) }
@@ -139,7 +139,7 @@ actor StoreKeeper {
         }
     }
 
-    /// What an operator does to a subscription: nothing that the App Store's endpoints offer.
+    /// An operator's action on a subscription, which no App Store endpoint offers.
     func act(
         _ action: OperatorAction, body: [UInt8], number: Int64
     ) throws(SandboxError) -> Outcome {
@@ -227,7 +227,7 @@ actor StoreKeeper {
         try deliveries.append(DeliveryRecord(uuid: uuid, at: now, result: result))
     }
 
-    /// The receiver was not there at all: on a fast clock that costs no attempt.
+    /// Postpones a delivery whose receiver refused the connection. On a fast clock that does not count as an attempt.
     func postpone(_ index: Int) {
         outbox.postpone(index, to: clock.nowMilliseconds() + outbox.realSecond / 5)
     }
@@ -240,7 +240,7 @@ actor StoreKeeper {
         tests[token] = (payload, attempt)
     }
 
-    /// Whether a fault keeps the next notification from ever being sent; takes that fault.
+    /// Whether a fault drops the next notification. It consumes that fault.
     func isNextNotificationLost() -> Bool {
         guard faults.nextNotificationFault?.kind == .lose else { return false }
         _ = faults.takeNotificationFault()
@@ -262,7 +262,7 @@ actor StoreKeeper {
 
     func callRecords() -> [CallRecord] { records }
 
-    /// All that a notification was made of, whatever became of that.
+    /// All events for which a notification was made, whether or not it was delivered.
     func eventRecords() -> [EventRecord] { outbox.entries.map { EventRecord($0.event) } }
 
     func state() -> StoreState {

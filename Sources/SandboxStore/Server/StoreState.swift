@@ -54,7 +54,7 @@ struct StoreState: Encodable, Sendable {
         appliedChanges = effective.count
         var references: [String: Int] = [:]
         for record in effective {
-            // It was read when it was applied.
+            // The body was valid when the call was applied.
             guard let request = try? ChangePriceRequest(Array((record.body ?? "").utf8)) else {
                 continue
             }

@@ -69,7 +69,7 @@ struct RenewalPayload: Encodable, Sendable {
     var environment: String
     var recentSubscriptionStartDate: Int64
     var renewalDate: Int64
-    /// Of each seat.
+    /// The price per seat.
     var renewalPrice: Int64?
     var renewalQuantity: Int?
     var currency: String

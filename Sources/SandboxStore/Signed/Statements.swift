@@ -1,6 +1,6 @@
 import Foundation
 
-/// Whose subscriptions these are, as the payloads name it.
+/// The app and environment in the payloads.
 struct StoreIdentity: Codable, Hashable, Sendable {
     var bundleID: String
     var appAppleID: Int64
@@ -12,7 +12,7 @@ struct StoreIdentity: Codable, Hashable, Sendable {
 
 /// Turns subscriptions into the payloads that Apple would sign.
 struct Statements: Sendable {
-    /// Of all subscriptions.
+    /// The group of all subscriptions.
     static let subscriptionGroup = "21000001"
 
     var identity: StoreIdentity

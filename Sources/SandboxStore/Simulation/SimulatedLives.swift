@@ -1,4 +1,4 @@
-/// Subscribers of a simulation: what they have, and what each will do of their own accord, drawn from one seed.
+/// Subscribers of a simulation, their subscriptions and their unprompted actions, drawn from one seed.
 struct SimulatedLives {
     static let firstID: Int64 = 2_000_000_000_010_000
     private static let day = Milliseconds.day
@@ -17,7 +17,8 @@ struct SimulatedLives {
     private func life(_ number: Int64) -> StoreSubscription {
         let id = Self.firstID + number * StoreSubscription.transactionsMax
         var random = SeededRandom(seed: seed, "simulated", String(id))
-        // Every fourth belongs to the customer of the one before: dependents may lie there.
+        // Every fourth subscription belongs to the customer of the one before, so that dependents may be on another
+        // subscription.
         var customer = SeededRandom(
             seed: seed, "customer", String(number % 4 == 3 ? number - 1 : number))
         let home = Self.homes[Int(random.pick(0...Int64(Self.homes.count - 1)))]
@@ -45,7 +46,7 @@ struct SimulatedLives {
             var item = StoreItem(
                 sku: name, displayName: name, description: name,
                 price: random.pick(200...1500) * unit)
-            // What is in its offer can't be changed until that is over.
+            // An item in its offer cannot be changed until the offer ends.
             if name == "C", random.chance(50) {
                 item.offer = StoreOffer(
                     price: item.price / 2 / unit * unit, periodsLeft: 3, periodCount: 3,

@@ -3,8 +3,8 @@ package import HTTP
 package import JOSE
 package import ServiceKit
 
-/// The store without sockets, for a simulation in one process: requests go in, notifications come out, time is the
-/// caller's, and what is true can be read at the end.
+/// The store without sockets, for a simulation in one process. Requests go in and notifications come out, the caller
+/// owns the clock, and the store's true state can be read at the end.
 package struct SimulatedStore: Sendable {
     package static let bundleID = "com.example.stream"
     package static let appAppleID: Int64 = 7
@@ -14,14 +14,14 @@ package struct SimulatedStore: Sendable {
     package let roots: TrustedRoots
     package let apiKey: ES256PrivateKey
     package let productID: String
-    /// What was signed last of each subscription at the start.
+    /// The latest signed payload of each subscription at the start.
     package let firstPayloads: [String]
-    /// The `appAccountToken` of each.
+    /// The `appAccountToken` of each customer.
     package let customers: Set<String>
     private let keeper: StoreKeeper
     private let routes: Routes
 
-    /// One notification whose time has come.
+    /// One notification that is due.
     package struct Delivery: Sendable {
         package let index: Int
         package let uuid: String
@@ -89,7 +89,7 @@ package struct SimulatedStore: Sendable {
     /// Lets everything happen up to the clock's instant.
     package func tick() async throws { _ = try await keeper.tick() }
 
-    /// Of the notifications that are due the next one; it is in flight until `settle`.
+    /// The next notification that is due. It is in flight until `settle`.
     package func nextDelivery() async throws -> Delivery? {
         guard let delivery = await keeper.nextDelivery() else { return nil }
         return Delivery(
@@ -97,12 +97,12 @@ package struct SimulatedStore: Sendable {
             payload: try routes.statements.signed(delivery.event))
     }
 
-    /// What was not taken comes again by Apple's schedule.
+    /// A notification that was not accepted is retried by Apple's schedule.
     package func settle(_ delivery: Delivery, isTaken: Bool) async throws {
         try await keeper.delivered(delivery.index, isTaken ? .success : .unsuccessful)
     }
 
-    /// All that is true in the store, as JSON, for an auditor.
+    /// The store's true state as JSON, for an auditor.
     package func truth() async throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys]
@@ -117,7 +117,7 @@ package struct SimulatedStore: Sendable {
     }
 }
 
-/// What the store knows, in words of its own.
+/// The store's state in its own terms, independent of the product's.
 private struct StoreTruth: Encodable {
     struct Charge: Encodable {
         var transaction: String
@@ -142,9 +142,9 @@ private struct StoreTruth: Encodable {
         var extendedAt: [Int64]
         /// Of the running period.
         var items: [ItemRecord]
-        /// The name under which each of them renews, or would.
+        /// The SKU under which each item renews, or would renew.
         var renewalNames: [String]
-        /// The names under which they renew, of those that do.
+        /// The SKUs under which the renewing items renew.
         var renewing: [String]
         var charges: [Charge]
 
@@ -181,6 +181,6 @@ private struct StoreTruth: Encodable {
     var now: Int64
     var subscriptions: [Subscription]
     var calls: [CallRecord]
-    /// All that it sent a notification of, whatever became of that.
+    /// All events for which a notification was made, whether or not it was delivered.
     var events: [EventRecord]
 }

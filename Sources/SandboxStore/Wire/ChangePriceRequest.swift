@@ -1,4 +1,4 @@
-/// What every request to the Advanced Commerce API begins with.
+/// The `requestInfo` of every request to the Advanced Commerce API.
 struct RequestInfo: Hashable, Sendable {
     var referenceID: String
     var consistencyToken: String?
@@ -33,7 +33,7 @@ struct ChangePriceRequest: Hashable, Sendable {
         var dependentSKUs: [String]
     }
 
-    /// Far above any price, far below where sums could overflow.
+    /// Far above any price, and low enough that sums cannot overflow.
     static let priceMax: Int64 = 1_000_000_000_000_000
 
     var info: RequestInfo

@@ -1,11 +1,11 @@
-/// What a call asks for: days, reason and the caller's identifier.
+/// The terms of an extension: days, reason and the caller's request identifier.
 struct ExtensionTerms: Hashable, Sendable {
     var days: Int64
     var reason: Int64
     var requestIdentifier: String
 }
 
-/// Extend Subscription Renewal Dates for All Active Subscribers, at work for hours.
+/// A running request of Extend Subscription Renewal Dates for All Active Subscribers, which takes hours.
 struct MassExtension: Hashable, Sendable {
     var terms: ExtensionTerms
     var productID: String
@@ -13,7 +13,7 @@ struct MassExtension: Hashable, Sendable {
     var storefronts: [String]?
     var beganAt: Int64
     var endsAt: Int64
-    /// Still to be reached, in this order, at even distances.
+    /// The subscriptions still to be processed, in this order and at even intervals.
     var waiting: [Int64]
     var total: Int
     var succeeded: Int64 = 0

@@ -32,7 +32,7 @@ enum JSONValue: Decodable, Hashable, Sendable {
 
     /// nil for anything that is not one JSON text.
     static func parse(_ bytes: [UInt8]) -> JSONValue? {
-        // Bad input is an answer here, not an error.
+        // Invalid input is an expected result here, so the error is dropped.
         try? JSONDecoder().decode(JSONValue.self, from: Data(bytes))
     }
 

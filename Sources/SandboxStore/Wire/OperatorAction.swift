@@ -1,13 +1,13 @@
-/// What somebody does to a subscription, as `POST /sandbox/act` orders it: the subscriber in the app with a request
-/// signed by the developer, or the developer's server.
+/// An action on a subscription by `POST /sandbox/act`: of the subscriber in the app with a request signed by the
+/// developer, or of the developer's server.
 struct OperatorAction: Hashable, Sendable {
     struct Item: Hashable, Sendable {
         /// The item changed; nil adds one.
         var currentSKU: String?
         var sku: String
-        /// nil leaves it.
+        /// nil leaves the price unchanged.
         var price: Int64?
-        /// An offer's price and the periods that it holds.
+        /// An offer's price, and for how many periods it applies.
         var offerPrice: Int64?
         var offerPeriods: Int?
     }
@@ -17,7 +17,7 @@ struct OperatorAction: Hashable, Sendable {
         var sku: String
         /// Whether its service ends with it.
         var revokes = false
-        /// Of the time that is left; else the whole price.
+        /// Whether only the remaining time is refunded instead of the whole price.
         var isProrated = false
     }
 
@@ -32,10 +32,10 @@ struct OperatorAction: Hashable, Sendable {
         case consent
         case turnOff
         case turnOn
-        /// Items of the transaction named; the whole subscription, which ends, where none is given.
+        /// Refunds items of the named transaction. Without items it refunds the whole subscription, which ends.
         case refund([Refund])
         case declineRefund
-        /// The customer's account belongs to another storefront from the next renewal on: its prices by SKU.
+        /// The customer's account moves to another storefront at the next renewal, with these prices by SKU.
         case move(storefront: String, prices: [String: Int64])
     }
 

@@ -33,7 +33,7 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
     case productAlreadyExists = 4_000_114
     case invalidSKU = 4_000_122
     case mismatchedStorefront = 4_000_133
-    /// Only by a fault: the sandbox's product is priced everywhere.
+    /// Returned only by a fault, because the sandbox's product has a price everywhere.
     case missingPricing = 4_000_134
     case changeItemNotFound = 4_000_146
     case removalOfAll = 4_000_168
@@ -74,7 +74,7 @@ enum StoreError: Int, Error, Hashable, Sendable, CaseIterable {
 
     var message: String { Self.messages[self] ?? "" }
 
-    /// Every code has one; a test says so.
+    /// A test ensures that every code has a message.
     private static let messages: [StoreError: String] = [
         .invalidTransactionID: "The transaction identifier is not valid.",
         .invalidOriginalTransactionID: "The original transaction identifier is not valid.",

@@ -32,14 +32,16 @@ import Testing
         await harness.close()
     }
 
-    @Test func cancel_whoseParentIsBoughtAgainMeanwhile_isNotSentOnceMore() async throws {
+    /// Where nothing tells of it, the status of the parent does, which is read before each repetition.
+    @Test(arguments: [true, false])
+    func cancel_whoseParentIsBoughtAgainMeanwhile_isNotSentOnceMore(isTold: Bool) async throws {
         let harness = try await Harness.declined()
         let store = harness.cancellingStore(
             [.unavailable], items: ["1": ["B"], "2": ["FAR"]])
         let canceller = harness.canceller(store)
         try await harness.run(canceller)
         #expect(store.calls.count == 1)
-        try await harness.tellBoughtBack(on: 42)
+        if isTold { try await harness.tellBoughtBack(on: 42) }
         harness.run(to: 43)
         let later = harness.cancellingStore(items: ["1": ["A", "B"], "2": ["FAR"]])
 
