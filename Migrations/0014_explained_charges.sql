@@ -259,9 +259,11 @@ CROSS JOIN LATERAL (
                     AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus)) AND b.is_purchase
                     AND NOT b.is_added_seat
                     AND b.purchased_at > CASE WHEN t.is_in_effect THEN c.effective_at ELSE c.ended_at END AND b.purchased_at < h.purchased_at
-                    -- An offer by which the customer came back says nothing of the price that follows it.
-                    AND b.currency = h.currency AND (b.price_milliunits = h.price_milliunits
-                        OR b.is_offer AND h.price_milliunits <= c.current_price_milliunits)
+                    -- An offer by which the customer came back says nothing of the price that follows it. Nor does a price in
+                    -- the storefront where the customer came back of one in a storefront to which the customer moved afterwards.
+                    AND (b.currency = h.currency AND (b.price_milliunits = h.price_milliunits
+                            OR b.is_offer AND h.price_milliunits <= c.current_price_milliunits)
+                        OR b.storefront <> h.storefront)
                     AND (NOT t.is_in_effect OR EXISTS (
                         SELECT FROM repricer.told_statements q
                         WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'

@@ -384,7 +384,7 @@ private struct ApprovalView {
         let bars = Consent.allCases.compactMap { consent in
             figures.consents[consent].map { rows in
                 Bar(
-                    consent.forecastWords, Int64(rows),
+                    consent.forecastWords(isUndo: batch.undoesBatchID != nil), Int64(rows),
                     "\(counted(Int64(rows))) (\(share(Int64(rows), of: full)))", full: full,
                     kind: consent == .required || consent == .notKnown ? .open : .plain)
             }

@@ -149,8 +149,17 @@ struct BatchView {
         }
         let progress = facts.progress
         let shares = [
-            ("Delivered", progress.delivered, "the App Store has answered, or no call is needed"),
-            ("Answered", progress.answered, "agreed, informed, or ended"),
+            (
+                "Delivered", progress.delivered,
+                batch.isWithdrawn
+                    ? "the App Store has answered; the others were not called"
+                    : "the App Store has answered, or no call is needed"
+            ),
+            (
+                "Answered", progress.answered,
+                batch.isWithdrawn
+                    ? "of those called: agreed, informed, or ended" : "agreed, informed, or ended"
+            ),
             ("Final", progress.final, "nothing more is expected"),
         ].map { name, part, meaning in
             card(

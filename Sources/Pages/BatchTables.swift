@@ -163,7 +163,7 @@ extension BatchView {
             ].map { HTML(counted($0)) }
             let right =
                 consent == .notKnown ? "–" : share(agreed, of: all - came(nil))
-            return [HTML(consent.forecastWords)] + numbers + [HTML(right)]
+            return [HTML(consent.forecastWords())] + numbers + [HTML(right)]
         }
         return HTMLTable(
             "Forecast against fact",
@@ -263,13 +263,13 @@ extension ControlQueries.Wave {
 }
 
 extension Consent {
-    /// The forecast in words.
-    var forecastWords: String {
+    /// The forecast in words. An undo takes back what nobody was told of, so that even its increases ask nobody.
+    func forecastWords(isUndo: Bool = false) -> String {
         switch self {
         case .required: "Required: the customer must agree"
         case .notKnown: "Not known: sent as if required"
         case .notRequired: "Not required: the customer is told"
-        case .none: "Decrease: nobody is asked"
+        case .none: isUndo ? "Undo: nobody is asked" : "Decrease: nobody is asked"
         }
     }
 }

@@ -99,13 +99,13 @@ struct Progress: Sendable, Equatable {
 
     var isFinal: Bool { final >= rows }
 
-    /// Rows that were withdrawn before their call were neither delivered nor answered.
+    /// Of a batch that was withdrawn: rows that ended before their call were neither delivered nor answered. They are
+    /// final all the same.
     func withoutWithdrawn(called: Int64) -> Progress {
         var progress = self
         let withdrawn = max(0, rows - called)
         progress.delivered = max(0, delivered - withdrawn)
         progress.answered = max(0, answered - withdrawn)
-        progress.final = max(0, final - withdrawn)
         return progress
     }
 }

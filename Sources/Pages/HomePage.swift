@@ -262,7 +262,8 @@ private struct Home {
     func notes(hidden: Int) -> HTML {
         var notes: HTML = """
             <p class="note">Delivered: the App Store has answered, or no call is needed any more. Answered: the customer has
-            agreed or was informed, or the change has ended. Declined: who did not agree, without the items that fell with
+            agreed or was informed, or the change has ended. Rows of an aborted batch that were never called are final, and
+            neither delivered nor answered. Declined: who did not agree, without the items that fell with
             their parent item. Effect a month: what renewals at the new price were charged more
             than before, less what is gone with customers who declined or left, tax included\(rates).</p>
 

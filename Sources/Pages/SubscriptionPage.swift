@@ -116,7 +116,8 @@ private struct SubscriptionView {
 
     private func row(_ change: SubscriptionPageQueries.Change) -> [HTML] {
         let isLater = (change.effectiveAt ?? change.dueEffectiveAt) > change.forecastEffectiveAt
-        let forecast = Consent(rawValue: change.forecastConsent)?.forecastWords
+        let forecast = Consent(rawValue: change.forecastConsent)?.forecastWords(
+            isUndo: change.isUndo)
         let came =
             switch change.cameConsent {
             case "required"?: "was asked"

@@ -27,6 +27,17 @@ package enum StalenessQueries {
         """
     }
 
+    /// The silent changes of which nothing was heard at all. While a payment is retried, a statement has told that it
+    /// failed; the status is asked for all the same.
+    private static func unheard(now: Int64, margin: Int64) -> SQL {
+        """
+        SELECT s.batch_id FROM (\(fragment: silent(now: now, margin: margin))) s
+        WHERE NOT coalesce((
+            SELECT u.in_billing_retry OR u.status IN (3, 4) FROM repricer.subscriptions u
+            WHERE u.original_transaction_id = s.original_transaction_id AND u.bucket = s.bucket), false)
+        """
+    }
+
     /// Requests a status check of subscriptions with a silent change, the longest silent first. A subscription that was
     /// checked since `now - margin` is left alone.
     package static func wantSilent(
@@ -60,7 +71,7 @@ package enum StalenessQueries {
         try connection.query(
             """
             -- name: silentChanges
-            SELECT count(*) AS silent FROM (\(fragment: silent(now: now, margin: margin))) s
+            SELECT count(*) AS silent FROM (\(fragment: unheard(now: now, margin: margin))) s
             WHERE s.batch_id = \(uuid: batchID)
             """
         ).one().int64("silent")
@@ -77,7 +88,7 @@ package enum StalenessQueries {
             SELECT (SELECT max(received_at) FROM repricer.notification_ids) AS newest,
                 (SELECT min(received_at) FROM repricer.inbox WHERE error IS NULL) AS unfolded,
                 h.read_through,
-                (SELECT count(*) FROM (\(fragment: silent(now: now, margin: margin))) s
+                (SELECT count(*) FROM (\(fragment: unheard(now: now, margin: margin))) s
                     WHERE \(uuid: batchID)::uuid IS NULL OR s.batch_id = \(uuid: batchID)::uuid) AS silent,
                 (SELECT count(*) FROM repricer.status_checks WHERE done_at IS NULL) AS checks
             FROM repricer.history_reading h

@@ -100,7 +100,9 @@ import Testing
 
     /// One of the 23 rows ended before its call, and half of them are withdrawn, or all.
     @Test(arguments: [(0, "96 %"), (2, "48 %"), (1, "")])
-    func home_ofAnAbortedBatch_showsHowFarItCame(_ every: Int, _ bar: String) async throws {
+    func home_ofAnAbortedBatch_showsHowFarItCame_andThatAllIsFinal(_ every: Int, _ bar: String)
+        async throws
+    {
         try await PagesFixture.fill()
         let owner = try await TestDatabase.connect()
         try await owner.script(
@@ -113,11 +115,13 @@ import Testing
         try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
             let home = PageTables(try await PagesHarness.whole("/", ask))
             let row = try #require(home["Batches"].first { $0.first == "winter" })
-            #expect(row[4...6].allSatisfy { $0 == bar }, "\(row)")
+            #expect(row[4...5].allSatisfy { $0 == bar }, "\(row)")
+            #expect(row[6] == (bar.isEmpty ? "" : "100 %"), "\(row)")
             guard !bar.isEmpty else { return }
             let page = PageTables(
                 try await PagesHarness.whole("/batches/\(PagesFixture.finished)", ask))
-            #expect(page.cards.prefix(3).allSatisfy { $0.contains("| \(bar) |") }, "\(page.cards)")
+            #expect(page.cards.prefix(2).allSatisfy { $0.contains("| \(bar) |") }, "\(page.cards)")
+            #expect(page.cards.dropFirst(2).first?.contains("| 100 % |") == true, "\(page.cards)")
         }
     }
 
@@ -340,6 +344,22 @@ import Testing
                     ])
             }
         }
+    }
+
+    @Test func approval_ofAnUndo_saysThatNobodyIsAsked() async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            "UPDATE repricer.batches SET undoes_batch_id = '\(PagesFixture.finished)' WHERE batch_id = '\(PagesFixture.waiting)'"
+        )
+        await owner.close()
+
+        let page = try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            try await PagesHarness.whole("/batches/\(PagesFixture.waiting)/approval", ask)
+        }
+
+        #expect(page.contains("Undo: nobody is asked"))
+        #expect(!page.contains("Decrease: nobody is asked"))
     }
 
     @Test(arguments: [

@@ -526,9 +526,13 @@ import Testing
     /// Whoever left may buy again: that purchase and its renewals are theirs, at whatever price but the one they declined.
     @Test(arguments: ["declined", "cancelled", "lapsed"])
     func whoBuysAgainAfterTheEnd_isChargedAsTheyBought(state: String) async throws {
-        func again(_ price: Int, _ renewal: Int) -> String {
+        func again(
+            _ price: Int, _ renewal: Int, _ currency: String = "USD", _ storefront: String = "USA"
+        ) -> String {
             Self.charge("2026-03-10Z", price, until: "2026-04-10Z", isPurchase: true)
-                + Self.charge("2026-04-10Z", renewal, until: "2026-05-10Z")
+                + Self.charge(
+                    "2026-04-10Z", renewal, until: "2026-05-10Z", currency: currency,
+                    storefront: storefront)
         }
         let named = state == "declined" ? "declined_yet_charged" : "after_end"
 
@@ -536,12 +540,21 @@ import Testing
         let other = try await told(Self.change(state) + again(8990, 8990))
         let moved = try await told(Self.change(state) + again(8990, 7990))
         let atItsPrice = try await told(Self.change(state) + again(12990, 12990))
+        // The customer came back, and moved to another storefront afterwards.
+        let abroad = try await told(Self.change(state) + again(9990, 15990, "AUD", "AUS"))
+        let neverBack = try await told(
+            Self.change(state)
+                + Self.charge(
+                    "2026-04-10Z", 15990, until: "2026-05-10Z", currency: "AUD", storefront: "AUS"))
 
         #expect(old.explained == ["new_purchase", "new_purchase"])
         #expect(other.explained == ["new_purchase", "new_purchase"])
         #expect(old.named + other.named == [])
         #expect(moved.named == ["\(named) 7990 9990"])
         #expect(atItsPrice.named == ["\(named) 12990 9990", "\(named) 12990 9990"])
+        #expect(abroad.explained == ["new_purchase", "moved"])
+        #expect(abroad.named == [])
+        #expect(neverBack.named.map { $0.hasPrefix("\(named) 15990") } == [true])
     }
 
     /// The price of an offer by which a customer came back is not the one of the renewals that follow it.
