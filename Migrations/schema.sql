@@ -3044,7 +3044,7 @@ CREATE VIEW repricer.explained_charges AS
                                 CASE
                                     WHEN t.is_in_effect THEN c.effective_at
                                     ELSE c.ended_at
-                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND ((b.price_milliunits = h.price_milliunits) OR (b.is_offer AND (h.price_milliunits <= c.current_price_milliunits))) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
+                                END) AND (b.purchased_at < h.purchased_at) AND (((b.currency = h.currency) AND ((b.price_milliunits = h.price_milliunits) OR (b.is_offer AND (h.price_milliunits <= c.current_price_milliunits)))) OR (b.storefront <> h.storefront)) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
                                    FROM repricer.told_statements q
                                   WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
                                    FROM repricer.charges p
@@ -6407,7 +6407,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                                 CASE
                                     WHEN t.is_in_effect THEN c.effective_at
                                     ELSE c.ended_at
-                                END) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND ((b.price_milliunits = h.price_milliunits) OR (b.is_offer AND (h.price_milliunits <= c.current_price_milliunits))) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
+                                END) AND (b.purchased_at < h.purchased_at) AND (((b.currency = h.currency) AND ((b.price_milliunits = h.price_milliunits) OR (b.is_offer AND (h.price_milliunits <= c.current_price_milliunits)))) OR (b.storefront <> h.storefront)) AND ((NOT t.is_in_effect) OR (EXISTS ( SELECT
                                    FROM repricer.told_statements_at(p_at) q
                                   WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
                                    FROM repricer.charges_at(p_at) p

@@ -122,6 +122,12 @@ package final class Attempt<Kind: CallKind>: Sendable {
             verdict: verdict)
     }
 
+    func knowing(_ statements: [SubscriptionEvent]) -> Attempt {
+        Attempt(
+            call, answer, newest: statements, claimed: claimed, wasHeldBack: wasHeldBack,
+            verdict: verdict)
+    }
+
     /// All statements about the subscriptions whose locks are held. A status also contains the customer's other
     /// subscriptions.
     package func statements(of ids: [String]) -> [SubscriptionEvent] {

@@ -150,7 +150,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    private func newestStatements(of call: StoreCall) async -> [SubscriptionEvent] {
+    func newestStatements(of call: StoreCall) async -> [SubscriptionEvent] {
         let checks = kind.checkPermitSource
         do {
             // An answer waits to be stored, so this does not wait out a long silence. Without the status, the call
@@ -185,7 +185,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             return try await judged(attempts).map(parkedIfAlone).map(rateLimitedAgain)
         }
         attempts.forEach(tell)
-        let settled = try await store(attempts)
+        let settled = try await store(await withStatuses(attempts))
         let refused = attempts.filter(\.mayEndRefused).map(\.call)
         if !refused.isEmpty { try await kind.halts?.judgeGuards(of: refused) }
         try await judgeDone(settled)

@@ -139,6 +139,7 @@ package struct CallPolicy: Sendable {
 /// | a stale token | released | checks, then released |
 /// | "already communicated", "repeated id" | checks, then refused; shared or a probe's: applied if shown, else released | the same |
 /// | a refusal that several others got alike | released: tried again with the others (or the same id later) | checks |
+/// | an answer without a code, to one subscription alone | applied if a status shows it at once, else parked | the same id later |
 /// | a refusal with an unknown cause | parked: tried again with growing waits | checks (our key: the same id later) |
 /// | a probe that is refused, with whatever code | waits like parked work, a price change ten minutes, so that others probe | checks |
 /// | a documented refusal of this customer or item | refused (or checks) | checks, then refused |

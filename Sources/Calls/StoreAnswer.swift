@@ -76,6 +76,14 @@ package struct StoreRefusal: Hashable, Sendable {
     /// Whether our key, or the token that it signed, was refused, whatever was asked for.
     package var isAboutKey: Bool { APIErrorCode(rawValue: code).isAboutKey }
 
+    /// Whether it is no word of the App Store's, but an answer without a code, as a proxy gives it. The App Store may have
+    /// applied the call all the same. It refuses a key without a code too (401), and then applies nothing.
+    package var mayBeApplied: Bool { Self.mayBeApplied(code) }
+
+    static func mayBeApplied(_ code: Int) -> Bool {
+        code >= 300 && code != 401 && APIErrorCode(rawValue: code).isBareStatus
+    }
+
     /// Whether our own check refused the request, so that nothing was sent.
     package var isOurs: Bool { code == 0 }
 

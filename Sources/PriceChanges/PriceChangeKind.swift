@@ -132,9 +132,11 @@ package struct PriceChangeKind: CallKind {
     package func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
         let id = attempt.call.callID
         // The proof is this answer, a notification that arrived before it, or the status that was read after "done
-        // already".
+        // already" or after an answer that was not the App Store's.
         let refusal = attempt.answer.refusal
-        if scene.settled.contains(id), refusal == nil || refusal?.meaning == .checkStatus {
+        if scene.settled.contains(id),
+            refusal == nil || refusal?.meaning == .checkStatus || refusal?.mayBeApplied == true
+        {
             var proof = Resolution.Proof()
             proof.showsEffect =
                 scene.folded[attempt.call.subject]?.contains {

@@ -51,7 +51,7 @@ import Testing
         #expect(
             try await harness.texts(
                 "SELECT original_transaction_id || ' ' || parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
-            ) == ["1 \(code) code_\(code)"])
+            ) == ["1 \(code) \(ScriptedStore.name(code))"])
         // At once, after two minutes, and after four more: each wait is twice as long.
         #expect(harness.store.calls.count { $0.transactionID == "1" } == 3)
 
@@ -62,6 +62,26 @@ import Testing
             try await harness.texts(
                 "SELECT parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
             ) == [])
+        await harness.close()
+    }
+
+    /// A proxy answered in the App Store's place, which had applied the call. The status is read before anything is sent
+    /// under another id.
+    @Test(arguments: [302, 400, 403, 404, 407, 409])
+    func oneAnswerWithoutACode_ofACallThatWasApplied_isFoundBeforeAnotherCall(status: Int)
+        async throws
+    {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...12)
+        harness.store.setAnswers(["1"], .proxied(status))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        try await Self.pass(10, harness, scheduler)
+
+        #expect(try await harness.stateCounts() == ["scheduled": 12])
+        #expect(harness.store.calls.count { $0.transactionID == "1" } == 1)
+        #expect(harness.store.applied.count == 12)
         await harness.close()
     }
 

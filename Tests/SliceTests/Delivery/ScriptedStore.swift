@@ -17,6 +17,8 @@ final class ScriptedStore: StoreCalls {
         case refused(StoreRefusal.Meaning, code: Int)
         case throttled(until: Instant)
         case notSent
+        /// Applied, and something on the way answers with this status in the App Store's place.
+        case proxied(Int)
         /// Answered as if applied, and nothing happened.
         case ignored
     }
@@ -126,8 +128,14 @@ final class ScriptedStore: StoreCalls {
             return .unknown(reason: "503", StoreReply(httpStatus: 503, retryAfter: wait))
         case .refused(let meaning, let code):
             return .refused(
-                StoreRefusal(code: code, name: "code_\(code)", message: "no", meaning: meaning),
+                StoreRefusal(code: code, name: Self.name(code), message: "no", meaning: meaning),
                 StoreReply(httpStatus: 400))
+        case .proxied(let status):
+            state.withLock { $0.apply(intent) }
+            return .refused(
+                StoreRefusal(
+                    code: status, name: Self.name(status), message: "", meaning: .haltService),
+                StoreReply(httpStatus: status))
         case .throttled(let until): return .throttled(until: until, StoreReply(httpStatus: 429))
         case .notSent: return .notSent(reason: "connection refused")
         case .ignored:
@@ -140,6 +148,8 @@ final class ScriptedStore: StoreCalls {
             return .answered([statement], StoreReply(httpStatus: 200))
         }
     }
+
+    static func name(_ code: Int) -> String { code < 1000 ? "without_code" : "code_\(code)" }
 
     func checkStatus(transactionID: String) async -> StoreAnswer {
         let (intent, until, answer) = state.withLock { state in
