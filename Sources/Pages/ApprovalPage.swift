@@ -428,7 +428,8 @@ private struct ApprovalView {
             ? "<p>Everything was sent, or has ended.</p>\n"
             : """
             <p>\(counted(due.ready)) of \(counted(due.unsent, "row")) may go at once\
-            \(due.nextAt.map { ", the next from \(.time($0)) on" } ?? .none). \
+            \(due.nextAt.map { ", the next from \(.time($0)) on" } ?? .none)\
+            \(due.waiting > 0 ? "; \(counted(due.waiting)) wait for a later wave" : .none). \
             \(due.firstSendBy.map { "The first must go by \(.time($0))." } ?? .none)</p>
 
             """

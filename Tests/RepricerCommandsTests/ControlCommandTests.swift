@@ -128,6 +128,7 @@ import Testing
 
         let before = await run("status", "spring", environment: office.ana)
         let early = await run("release", "spring", environment: office.ana)
+        let shown = await run("show", "spring", environment: office.ben)
         _ = await run("approve", "spring", "--yes", environment: office.ben)
         let second = await run("release", "spring", environment: office.ana)
         let json = await run("status", "spring", "--json", environment: office.ana)
@@ -144,6 +145,11 @@ import Testing
                 3     rest        0       0  1 day after the one before
                 """))
         #expect(early.code == .conflict)
+        #expect(
+            shown.output.replacing("\n  ", with: " ").contains(
+                "due: 2 of 3 rows may go at once; 1 row waits for a later wave; the first of all must go by"
+            ),
+            "\(shown.output)")
         #expect(second.output == "released wave 2 of 3 of spring\n")
         #expect(json.output.contains(#""grouping":"announced","next_release_at":""#))
         #expect(

@@ -35,6 +35,11 @@ package enum TroubleQueries {
         (coalesce(c.planned_effective_at, c.due_effective_at) > c.forecast_effective_at)
         """
 
+    /// The same, for people who ask what takes effect later: what ended unsent or was refused takes effect at no renewal.
+    private static let takesEffectLater: SQL = """
+        (\(fragment: isMoved) AND c.state NOT IN ('ineligible', 'missed', 'aborted', 'rejected'))
+        """
+
     /// The condition that the change `c` is overdue: it was not sent, and the last instant for the planned renewal has
     /// passed. Held-out rows are never sent, so they are never overdue. An overdue row does not also count as late:
     /// late rows are those that only the rate delays.
@@ -47,7 +52,7 @@ package enum TroubleQueries {
     /// The columns of a `Trouble` over the changes `c`, as of `now`.
     static func counts(now: Int64) -> SQL {
         """
-        count(*) FILTER (WHERE \(fragment: isMoved)) AS moved,
+        count(*) FILTER (WHERE \(fragment: takesEffectLater)) AS moved,
         count(*) FILTER (WHERE \(fragment: isOverdue(now: now))) AS overdue,
         count(*) FILTER (WHERE c.stage IN ('queued', 'unknown') AND c.parked_reason IS NOT NULL) AS parked,
         count(*) FILTER (WHERE c.state = 'ineligible' AND c.reason = \(RowCode.drifted.rawValue)) AS drifted,
@@ -145,7 +150,7 @@ package enum TroubleQueries {
             -- name: movedChanges
             SELECT c.original_transaction_id, c.sku, c.state, c.forecast_effective_at,
                 coalesce(c.planned_effective_at, c.due_effective_at) AS moved_to
-            FROM repricer.price_changes c WHERE c.batch_id = \(uuid: batchID) AND \(fragment: isMoved)
+            FROM repricer.price_changes c WHERE c.batch_id = \(uuid: batchID) AND \(fragment: takesEffectLater)
             ORDER BY c.line, c.original_transaction_id LIMIT \(limit)
             """
         ).map { row in

@@ -31,6 +31,8 @@ package enum ApprovalOutlookQueries {
         package var ready: Int64
         /// When the first of the other rows may be sent, in UTC milliseconds.
         package var nextAt: Int64?
+        /// The rows of waves that are not released yet. They are neither ready nor next.
+        package var waiting: Int64
         /// The rows whose last instant has passed: they take effect a renewal later, or not at all.
         package var overdue: Int64
         /// When the first of the others must be sent, in UTC milliseconds.
@@ -48,6 +50,7 @@ package enum ApprovalOutlookQueries {
             SELECT count(*) AS unsent,
                 count(*) FILTER (WHERE (c.send_after IS NULL OR c.send_after <= d.now) AND d.is_in_turn) AS ready,
                 min(c.send_after) FILTER (WHERE c.send_after > d.now AND d.is_in_turn) AS next_at,
+                count(*) FILTER (WHERE NOT d.is_in_turn) AS waiting,
                 count(*) FILTER (WHERE \(fragment: TroubleQueries.isOverdue(now: now))) AS overdue,
                 min(c.send_by) FILTER (WHERE c.send_by >= d.now) AS first_send_by,
                 count(*) FILTER (WHERE c.send_by >= d.now AND c.send_by < d.now + interval '1 day') AS within_a_day,
@@ -63,7 +66,8 @@ package enum ApprovalOutlookQueries {
         ).one()
         return try Due(
             unsent: row.int64("unsent"), ready: row.int64("ready"),
-            nextAt: row.millisecondsOrNil("next_at"), overdue: row.int64("overdue"),
+            nextAt: row.millisecondsOrNil("next_at"), waiting: row.int64("waiting"),
+            overdue: row.int64("overdue"),
             firstSendBy: row.millisecondsOrNil("first_send_by"),
             withinADay: row.int64("within_a_day"), withinAWeek: row.int64("within_a_week"))
     }

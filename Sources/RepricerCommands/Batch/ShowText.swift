@@ -75,6 +75,11 @@ extension ApprovalFacts {
         guard due.unsent > 0 else { return "due: nothing, all was sent or has ended\n" }
         var said = ["due: \(counted(due.ready)) of \(counted(due.unsent, "row")) may go at once"]
         if let nextAt = due.nextAt { said.append("the next from \(nextAt.instantText) on") }
+        if due.waiting > 0 {
+            said.append(
+                "\(counted(due.waiting, "row")) \(due.waiting == 1 ? "waits" : "wait") for a later wave"
+            )
+        }
         if due.overdue > 0 {
             said.append(
                 "\(counted(due.overdue, "row")) \(due.overdue == 1 ? "is" : "are") overdue, and can only take effect "
@@ -82,10 +87,19 @@ extension ApprovalFacts {
         }
         if let first = due.firstSendBy {
             said.append(
-                "the first\(due.overdue > 0 ? " of the others" : "") must go by \(first.instantText), \(counted(due.withinADay)) within a day, "
+                "\(firstWords(of: due)) must go by \(first.instantText), \(counted(due.withinADay)) within a day, "
                     + "\(counted(due.withinAWeek)) within a week")
         }
         return wrapped(said.joined(separator: "; "))
+    }
+
+    /// Which rows the last instants are of: those of waves that wait have theirs, too.
+    private func firstWords(of due: ApprovalOutlookQueries.Due) -> String {
+        switch (due.overdue > 0, due.waiting > 0) {
+        case (false, false): "the first"
+        case (true, _): "the first of the others"
+        case (false, true): "the first of all"
+        }
     }
 
     private var policyText: String {
@@ -132,6 +146,7 @@ extension ApprovalFacts {
             "due": [
                 "is_out_of_date": isOutOfDate, "unsent": due.unsent, "may_go_at_once": due.ready,
                 "next_at": due.nextAt?.instantText,
+                "waits_for_wave": due.waiting,
                 "overdue": due.overdue, "first_send_by": due.firstSendBy?.instantText,
                 "within_a_day": due.withinADay,
                 "within_a_week": due.withinAWeek,

@@ -52,6 +52,13 @@ import Testing
         #expect(told.last?.contains("moved=4 overdue=0") == true, "\(told)")
         #expect(told.last?.contains("batch=\(batchID)") == true)
         #expect(metrics.render().contains("repricer_changes_moved 4"))
+        // What ended without taking effect is at no later renewal.
+        try await harness.write(
+            "UPDATE repricer.price_changes SET state = 'ineligible', reason = 'drifted', ended_at = '2026-04-01Z' WHERE original_transaction_id = '1'"
+        )
+        harness.realClock.advance(by: .seconds(300))
+        try await watch.round()
+        #expect(metrics.render().contains("repricer_changes_moved 3"))
         await harness.close()
     }
 
