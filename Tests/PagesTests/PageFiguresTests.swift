@@ -211,6 +211,31 @@ import Testing
         }
     }
 
+    /// That a payment failed was told. Of three of the nine, one in its billing retry and two in their grace period, something
+    /// was heard.
+    @Test func health_ofChangesWhosePaymentIsRetried_saysNoSilence() async throws {
+        try await PagesFixture.fill()
+        let owner = try await TestDatabase.connect()
+        let retried = try await owner.execute(
+            """
+            INSERT INTO repricer.subscriptions AS s (original_transaction_id, bucket, items, status, in_billing_retry)
+            SELECT c.original_transaction_id, c.bucket, '[]', CASE number WHEN 1 THEN 3 ELSE 4 END, number = 1
+            FROM (
+                SELECT original_transaction_id, bucket, row_number() OVER () AS number FROM repricer.price_changes
+                WHERE stage IN ('scheduled', 'pending_consent', 'accepted') AND due_effective_at < '2026-03-31Z'
+                LIMIT 3) c
+            ON CONFLICT (original_transaction_id, bucket) DO UPDATE
+                SET status = EXCLUDED.status, in_billing_retry = EXCLUDED.in_billing_retry
+            """)
+        await owner.close()
+        try await PagesHarness.withPages(conninfo: TestDatabase.url) { ask, _ in
+            let page = PageTables(try await ask("GET", "/health", [:]).text)
+            let notice = try #require(page.notices.first { $0.hasPrefix("Silence:") })
+            #expect(notice.hasPrefix("Silence: of \(9 - retried) changes nothing"), "\(notice)")
+            #expect(retried > 0)
+        }
+    }
+
     /// One is no several.
     @Test func pages_sayOneAsPeopleDo() async throws {
         try await PagesFixture.fill()
