@@ -40,6 +40,9 @@ class Verdict:
     doubts: set = field(default_factory=set)
 
 
+RAISED = "renews at a higher price"
+
+
 @dataclass(frozen=True)
 class Past:
     """What happened or will: an increase of another item of the same subscription."""
@@ -93,12 +96,13 @@ class Case:
     def __init__(self, subscription, sku, new_price, rulebook, now, siblings, not_before=None, known=None,
                  statement=None):
         self.subscription, self.sku, self.new = subscription, sku, new_price
-        self.rulebook, self.now, self.siblings = rulebook, now, siblings
+        self.rulebook, self.now = rulebook, now
         self.current = subscription.item(sku).price
         # The instant as of which the rules and the imported increases are known.
         self.known = now if known is None else known
         self.is_increase = new_price > self.current
         self.renewals = Renewals(subscription, now, statement)
+        self.siblings = siblings + self._raised({each.sku for each in siblings if not each.why.startswith("line ")})
         self.not_before = not_before
         self.past = subscription.increases(self.known)
         self.books = {}
@@ -106,6 +110,16 @@ class Case:
         storefront = subscription.newest.period.storefront
         self.storefront, self.currency = storefront, subscription.newest.period.currency
         self.conversions = self._conversions() if storefront == "KOR" else set()
+
+    def _raised(self, ours):
+        """Items that renew at a higher price, for which Apple shows no increase: once that is charged it is one. A change
+        of ours explains its own price."""
+        found = []
+        for item in self.subscription.newest.renewal:
+            running = self.subscription.item(item.sku)
+            if running and not item.offer and not item.increase and item.price > running.price and item.sku not in ours:
+                found.append(Past(item.sku, self.renewals.known, RAISED))
+        return found
 
     def _conversions(self):
         """The renewals, counted from the next, at which another item's offer ends: the first after its periods are over."""
@@ -170,7 +184,8 @@ class Case:
         """The latest increase that counts, as its row in this file or as its instant; None where nothing does or where
         two are the latest."""
         counting = [(each.at, each.at) for each in self.past if each.until > at]
-        counting += [(each.at, each.why if each.why.startswith("line ") else None) for each in self.siblings
+        counting += [(each.at, each.why if each.why.startswith("line ") else each.at if each.why == RAISED else None)
+                     for each in self.siblings
                      if each.at < self.renewals[index] and twelve_months_after(each.at) > at]
         latest = max((when for when, _ in counting), default=None)
         names = {name for when, name in counting if when == latest}

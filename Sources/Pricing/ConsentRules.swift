@@ -11,9 +11,6 @@ struct ConsentQuestion: Hashable, Sendable {
     var knownSince: Instant?
     /// Whether they show it from the first period of the running subscription on.
     var isKnownFromStart = false
-    /// Whether a renewal lies behind that nothing has told of, so that the year is not known to its end. A subscription
-    /// that is known from its start counts as known all the same.
-    var hasUntoldRenewal = false
     /// The offer of another item that ends together with this change; nil where none does.
     var koreaConversion: OfferConversion?
     /// The instant of the call.
@@ -53,9 +50,8 @@ struct ConsentQuestion: Hashable, Sendable {
     /// Whether an earlier increase counts now. If none is known, the answer is no only where none can have been missed.
     private var hasRisen: Bool? {
         if let lastIncrease, lastIncrease.countsUntil > now { return true }
-        if isKnownFromStart { return false }
         let isYearKnown = knownSince.map { YearBefore(now).isCovered(since: $0) } ?? false
-        return isYearKnown && !hasUntoldRenewal ? false : nil
+        return isKnownFromStart || isYearKnown ? false : nil
     }
 }
 
@@ -214,8 +210,6 @@ extension ConsentVerdict {
             .init("known_since", question.knownSince.map { .instant($0) }),
             .init("known_from_start", .flag(question.isKnownFromStart)),
         ]
-            + (question.hasUntoldRenewal && !question.isKnownFromStart
-                ? [.init("has_untold_renewal", .flag(true))] : [])
     }
 
     private var thresholdInputs: [RuleAnswer.Input] {

@@ -67,9 +67,7 @@ struct IncreaseCase {
     /// other rules come into force.
     func turns(after now: Instant) -> [Instant] {
         var turns = history.ends + rules.starts
-        if let knownSince = question.knownSince, !question.isKnownFromStart,
-            !question.hasUntoldRenewal
-        {
+        if let knownSince = question.knownSince, !question.isKnownFromStart {
             turns += YearBefore.turns(since: knownSince)
         }
         return turns.filter { $0 > now }.sorted()

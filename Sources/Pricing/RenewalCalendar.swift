@@ -81,15 +81,6 @@ extension SubscriptionFacts {
         return knownSince <= startedAt
     }
 
-    /// Whether a renewal that is known lies before `now`.
-    func isStale(at now: Instant) -> Bool { (renewalAt ?? expiresAt).map { $0 < now } ?? false }
-
-    /// Whether a renewal lies before `now` that nothing has told of. Of one that is paused, or has ended, it was told that
-    /// nothing was charged.
-    func hasUntoldRenewal(at now: Instant) -> Bool {
-        isStale(at: now) && !isInBillingRetry && (status ?? 1) == 1
-    }
-
     /// The calendar of a renewal of this subscription.
     func renewals(from renewalAt: Instant) -> RenewalCalendar? {
         comingPeriod.flatMap {

@@ -179,7 +179,7 @@ final class RowGroup: Sendable {
         plan.factsAt = facts.signedAt
         plan.knownSince = facts.knownSince
         plan.seats = seats(of: plan, rowCase.row)
-        plan.isStale = facts.isStale(at: judge.now)
+        plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < judge.now } ?? false
         plan.renewalAt = renewals.map { $0.renewal($0.firstIndex(atOrAfter: judge.now)) }
             .flatMap { $0.isOnCalendar ? $0 : nil }
     }
@@ -240,8 +240,7 @@ final class RowGroup: Sendable {
             ConsentQuestion(
                 storefront: storefront, currency: currency, period: period, currentPrice: price,
                 newPrice: newPrice, knownSince: facts.knownSince,
-                isKnownFromStart: facts.isKnownFromStart,
-                hasUntoldRenewal: facts.hasUntoldRenewal(at: judge.now), now: call),
+                isKnownFromStart: facts.isKnownFromStart, now: call),
             rules: judge.rules, history: history,
             conversions: storefront == "KOR" ? conversions(besides: sku) : [])
     }

@@ -81,31 +81,6 @@ struct NotKnownTests {
         #expect(plan.rules.first { $0.rule == .increaseWithin12Months }?.answer == answer)
     }
 
-    /// Nobody told of the renewal on 1 December: what it charged is not known, however much was known before. A customer
-    /// whose payment is retried, or who left, was charged nothing.
-    @Test(
-        arguments: [
-            ("2026-12-01T00:00:00Z", 1, false, false), ("2026-12-01T00:00:00.001Z", 1, false, nil),
-            ("2028-12-01T00:00:00Z", 1, false, nil), ("2026-12-10T00:00:00Z", 3, true, false),
-            ("2026-12-10T00:00:00Z", 4, true, false), ("2026-12-10T00:00:00Z", 2, false, false),
-        ] as [(String, Int, Bool, Bool?)])
-    func year_isNotKnownPastARenewalThatNobodyTold(
-        now: String, status: Int, isRetried: Bool, answer: Bool?
-    ) {
-        let facts = SubscriptionFacts.make(startedAt: "2020-01-01T00:00:00Z") {
-            $0.knownSince = at("2024-01-01T00:00:00Z")
-            $0.status = status
-            $0.isInBillingRetry = isRetried
-        }
-
-        let plan = Judge.make(now: now).one(.make(), facts)
-
-        let rule = plan.rules.first { $0.rule == .increaseWithin12Months }
-        #expect(rule?.answer == answer)
-        #expect(rule?.inputs.contains { $0.name == "has_untold_renewal" } == (answer == nil))
-        #expect(plan.turn == nil)
-    }
-
     /// When a whole year is known is an instant at which the answer turns.
     @Test(
         arguments: [

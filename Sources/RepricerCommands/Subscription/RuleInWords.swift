@@ -77,11 +77,8 @@ struct RuleInWords {
             let since =
                 flag("known_from_start") == true
                 ? "its first period" : instant("known_since")?.text
-            let end =
-                flag("has_untold_renewal") == true
-                ? ", but not of the renewal that has passed since" : ""
             return "no earlier increase is known; statements tell from "
-                + "\(since ?? "no period") on\(end)"
+                + "\(since ?? "no period") on"
         }
         let isImported = string("increase_source") == PastIncrease.Source.imported.rawValue
         let verb = judgedAt.map { at > $0 } ?? false ? "rises" : "rose"
