@@ -101,7 +101,8 @@ class World:
         own = self.by_id.get(id_)
         if own is None or own.renewing(sku) is not None:
             return id_
-        homes = [each.id for each in self.of_customer(own) if each.renewing(sku) is not None]
+        # Nothing of a subscription is set to renew whose renewal is turned off.
+        homes = [each.id for each in self.of_customer(own) if each.newest.auto_renews and each.renewing(sku) is not None]
         return homes[0] if homes else id_
 
     def teach_rules(self, product, at, imports):
