@@ -117,7 +117,8 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
             }
         switch after {
         case .none: return nil
-        case .fixed(let duration): return realNow + duration.milliseconds
+        case .fixed(let duration):
+            return realNow + max(duration, atLeast ?? .zero).milliseconds
         case .retry, .staleToken:
             var random = SystemRandomNumberGenerator()
             let delay = max(

@@ -34,15 +34,20 @@ struct CancelKind: CallKind {
         return await cancels.cancel(intent, leavingBefore: leavingBefore)
     }
 
-    /// Reads the status of what the call ends, and where it may be sent once more those of the parents too: the customer
-    /// may have taken one again. The permit for the first is taken. Without an answer about each the call does not go.
+    /// Reads the status of what the call ends. Where that still renews and the call may be sent once more, it reads those of
+    /// the parents too, because the customer may have taken one again; without an answer about each the call does not go.
+    /// The permit for the first status is taken.
     func check(_ call: StoreCall) async -> StoreAnswer {
         let answer = await status(of: call.subject)
-        guard call.errorCode == nil, !call.isOver, case .answered(var words, let reply) = answer
+        guard call.errorCode == nil, !call.isOver, case .answered(var words, let reply) = answer,
+            !words.statements.contains(where: {
+                $0.originalTransactionID == call.subject && $0.showsNoRenewal
+            })
         else { return answer }
         for parent in call.parents where parent != call.subject {
-            guard await mayAsk() else {
-                return .notSent(reason: "no permit to read a parent's status")
+            // A database that is away fails again where the answer is stored.
+            guard (try? await mayAsk()) == true else {
+                return .unknown(reason: "no permit to read a parent's status", reply)
             }
             let more = await status(of: parent)
             guard case .answered(let told, _) = more else { return more }
@@ -57,11 +62,24 @@ struct CancelKind: CallKind {
         return answer
     }
 
-    private func mayAsk() async -> Bool {
-        // A database that is away is met again where the answer is stored.
-        (try? await checkPermitSource.takeOne(within: checksWithin)) ?? false
+    /// Takes a permit for one more status. It does not wait out a silence, because open calls wait for the end of this
+    /// round.
+    func mayAsk() async throws -> Bool {
+        let source = checkPermitSource
+        for _ in 0..<Self.leasesMax {
+            guard try await source.silenceLeft() == nil else { return false }
+            let permits = try await source.lease(1)
+            if permits.granted > 0 {
+                return try await source.take(
+                    from: permits, before: .now + checksWithin)
+            }
+            // At a low rate the next permit lies beyond what may be reserved.
+            try await source.pause(after: permits)
+        }
+        return false
     }
 
+    private static let leasesMax = 5
     /// The proof that a subscription will not renew, by its id.
     typealias Scene = [String: Resolution.Proof]
 
@@ -154,8 +172,8 @@ struct CancelKind: CallKind {
                 ? "Cancel a Subscription was answered, and it is still set to renew"
                 : "Cancel a Subscription was refused with \(refusal.code)"
         }
-        return "whether Cancel a Subscription was applied is unknown: its subscription's status "
-            + "is refused with \(refusal.codeAndName)"
+        return "whether Cancel a Subscription was applied is unknown: the status of its "
+            + "subscription, or of a parent, is refused with \(refusal.codeAndName)"
     }
 }
 

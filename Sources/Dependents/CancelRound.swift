@@ -138,7 +138,9 @@ struct CancelRound: Sendable {
         }
         let parents = Set(falling.map(\.originalTransactionID)).union([open.originalTransactionID])
         for parent in parents.sorted() {
-            guard try await mayAsk() else { return try await putOff(open, for: kind.notYetWait) }
+            guard try await kind.mayAsk() else {
+                return try await putOff(open, for: kind.notYetWait)
+            }
             guard let more = try await status(of: parent, for: open, on: target, controls) else {
                 return
             }
@@ -151,25 +153,6 @@ struct CancelRound: Sendable {
             [claim.call], of: kind, permits: claim.permits, started: claim.asked,
             probe: Probe(controls, kind.kind), out: out)
     }
-
-    /// Takes a permit for one more status. It does not wait out a silence, because open calls wait for the end of this
-    /// round.
-    private func mayAsk() async throws -> Bool {
-        let source = kind.checkPermitSource
-        for _ in 0..<Self.leasesMax {
-            guard try await source.silenceLeft() == nil else { return false }
-            let permits = try await source.lease(1)
-            if permits.granted > 0 {
-                return try await source.take(
-                    from: permits, before: .now + engine.limits.checksWithin)
-            }
-            // At a low rate the next permit lies beyond what may be reserved.
-            try await source.pause(after: permits)
-        }
-        return false
-    }
-
-    private static let leasesMax = 5
 
     /// The status of a subscription; nil where there is no answer. Nothing is cancelled without the newest statuses, so
     /// the dependent is then checked again later. Where the status of another parent stays refused, that parent's own

@@ -233,6 +233,38 @@ import Testing
         await harness.close()
     }
 
+    /// What the status of its own subscription shows needs none of the parent's.
+    @Test func cancel_appliedWithoutAnAnswer_isConfirmed_thoughTheParentsStatusIsRefused()
+        async throws
+    {
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore([.lost])
+        try await harness.run(harness.canceller(store))
+        store.refuseChecks(4_040_010, of: "1")
+
+        try await harness.run(harness.canceller(store), rounds: 2)
+
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
+        await harness.close()
+    }
+
+    /// Whether the customer has the parent again is not known, so the call does not go once more.
+    @Test func cancel_unappliedWithoutAnAnswer_isForAPerson_whereTheParentsStatusStaysRefused()
+        async throws
+    {
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore([.unavailable])
+        try await harness.run(harness.canceller(store))
+        store.refuseChecks(4_040_010, of: "1")
+
+        try await harness.run(harness.canceller(store), rounds: 20)
+
+        #expect(store.calls.count == 1)
+        #expect(try await harness.dependents() == ["2/FAR discrepancy"])
+        #expect(try await harness.dependentDetail()?.contains("or of a parent, is refused") == true)
+        await harness.close()
+    }
+
     @Test func cancel_unansweredAndChecksRefusedForGood_isForAPerson() async throws {
         let harness = try await Harness.declined()
         let store = harness.cancellingStore([.lost])

@@ -38,6 +38,8 @@ final class CancellingStore: StoreCalls, CancelCalls {
         var appliedIDs: Set<String> = []
         /// Looks are refused with this code.
         var checkRefusal: Int?
+        /// Of this subscription alone, where it is named.
+        var refusedID: String?
         var checkAnswer: StoreAnswer?
     }
 
@@ -69,7 +71,9 @@ final class CancellingStore: StoreCalls, CancelCalls {
 
     func setReplies(_ replies: [Reply]) { state.withLock { $0.replies = replies } }
 
-    func refuseChecks(_ code: Int?) { state.withLock { $0.checkRefusal = code } }
+    func refuseChecks(_ code: Int?, of id: String? = nil) {
+        state.withLock { ($0.checkRefusal, $0.refusedID) = (code, id) }
+    }
 
     /// From now on every look gets this; nil: as scripted.
     func answerChecks(_ answer: StoreAnswer?) { state.withLock { $0.checkAnswer = answer } }
@@ -84,17 +88,27 @@ final class CancellingStore: StoreCalls, CancelCalls {
     }
 
     func checkStatus(transactionID: String) async -> StoreAnswer {
-        let (isOff, refusal, answer) = state.withLock { state in
+        let (isOff, refusal, refused, answer) = state.withLock { state in
             state.checks.append(transactionID)
-            return (state.off.contains(transactionID), state.checkRefusal, state.checkAnswer)
+            return (
+                state.off.contains(transactionID), state.checkRefusal, state.refusedID,
+                state.checkAnswer
+            )
         }
         if let answer { return answer }
         if let refusal {
+            guard refused == nil || refused == transactionID else {
+                return shown(transactionID, isOff)
+            }
             return .refused(
                 StoreRefusal(
                     code: refusal, name: "TransactionIdNotFoundError", message: "no",
                     meaning: .reject), StoreReply(httpStatus: 404))
         }
+        return shown(transactionID, isOff)
+    }
+
+    private func shown(_ transactionID: String, _ isOff: Bool) -> StoreAnswer {
         let id = "status:\(transactionID):\(now().milliseconds):\(isOff)"
         return .answered(
             [statement(transactionID, id, isOff, .status)], StoreReply(httpStatus: 200))
