@@ -233,6 +233,24 @@ import Testing
         await harness.close()
     }
 
+    /// The check waits, too: what it reads would be old by the time of the call.
+    @Test func cancel_toldToComeBackLater_isCheckedAndSentThen() async throws {
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore([.overloaded(retryAfter: .seconds(120))])
+        try await harness.run(harness.canceller(store))
+        let before = store.checks.count
+
+        try await harness.run(harness.canceller(store), rounds: 3)
+        let meanwhile = (store.checks.count - before, store.calls.count)
+        harness.clock.advance(by: .seconds(120))
+        try await harness.run(harness.canceller(store), rounds: 4)
+
+        #expect(meanwhile == (0, 1))
+        #expect(store.calls.count == 2)
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
+        await harness.close()
+    }
+
     /// What the status of its own subscription shows needs none of the parent's.
     @Test func cancel_appliedWithoutAnAnswer_isConfirmed_thoughTheParentsStatusIsRefused()
         async throws

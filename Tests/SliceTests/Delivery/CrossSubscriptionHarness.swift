@@ -17,6 +17,8 @@ final class CancellingStore: StoreCalls, CancelCalls {
         case lost
         /// No answer, and nothing applied.
         case unavailable
+        /// 503 with `Retry-After`, and nothing applied.
+        case overloaded(retryAfter: Duration)
         case refused(StoreRefusal.Meaning, code: Int)
         case throttled(until: Instant)
         case notSent
@@ -125,7 +127,8 @@ final class CancellingStore: StoreCalls, CancelCalls {
                 if state.off.insert(intent.transactionID).inserted {
                     state.appliedIDs.insert(intent.requestReferenceID)
                 }
-            case .unavailable, .refused, .throttled, .notSent, .hollow, .diesBefore: break
+            case .unavailable, .overloaded, .refused, .throttled, .notSent, .hollow, .diesBefore:
+                break
             }
             return reply
         }
@@ -142,6 +145,8 @@ final class CancellingStore: StoreCalls, CancelCalls {
             await withUnsafeContinuation { (_: UnsafeContinuation<Void, Never>) in }
             return .notSent(reason: "never")
         case .unavailable: return .unknown(reason: "500", StoreReply(httpStatus: 500))
+        case .overloaded(let wait):
+            return .unknown(reason: "503", StoreReply(httpStatus: 503, retryAfter: wait))
         case .refused(let meaning, let code):
             return .refused(
                 StoreRefusal(code: code, name: "code_\(code)", message: "no", meaning: meaning),
