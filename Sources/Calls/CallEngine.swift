@@ -168,38 +168,49 @@ package struct CallEngine: Sendable {
 
     /// Takes over calls that this process, or one that died, left open, and continues them. A pause holds back calls
     /// that are to be sent again, but not checks. Returns how many calls it took over.
+    ///
+    /// While a probe is due, one call is taken over, and all others wait for its answer. Checks ask another endpoint, so
+    /// they wait only where the App Store gives no answers or refuses our key.
     package func resume<Kind: CallKind>(
         _ kind: Kind, _ waiting: StoreCallQueries.Waiting,
         _ controls: ServiceControlQueries.Everything,
         _ out: CallsOut
-    ) async throws -> Int {
-        var taken = 0
-        for bucket in waiting.checks where mayGoOn(kind, taken, controls) {
-            taken += try await takeOver(kind, .check, bucket: bucket, controls, out)
+    ) async throws -> Resumed {
+        var resumed = Resumed()
+        let isOne = isProbing(kind.kind, controls)
+        let isOneCheck =
+            recent.isThrottled(kind.kind)
+            || isOne && (controls.haltedReason.map(ServiceHalt.isAboutKey) ?? false)
+        for bucket in waiting.checks where !Task.isCancelled && !resumed.isProbe {
+            let taken = try await takeOver(
+                kind, .check, bucket: bucket, isOne: isOneCheck, controls, out)
+            resumed.calls += taken
+            resumed.isProbe = isOneCheck && taken > 0
         }
-        guard !controls.isHeld else { return taken }
-        for bucket in waiting.sends where mayGoOn(kind, taken, controls) {
-            taken += try await takeOver(kind, .send, bucket: bucket, controls, out)
+        guard !controls.isHeld else { return resumed }
+        for bucket in waiting.sends where !Task.isCancelled && !resumed.isProbe {
+            let taken = try await takeOver(kind, .send, bucket: bucket, isOne: isOne, controls, out)
+            resumed.calls += taken
+            resumed.isProbe = isOne && taken > 0
         }
-        return taken
+        return resumed
     }
 
-    /// Whether another bucket of open calls may be taken over. While a probe is due, one call is taken over, and all
-    /// others wait for its answer.
-    private func mayGoOn(
-        _ kind: some CallKind, _ taken: Int, _ controls: ServiceControlQueries.Everything
-    ) -> Bool {
-        !Task.isCancelled && (!isProbing(kind.kind, controls) || taken == 0)
+    /// The open calls that a round took over.
+    package struct Resumed: Sendable {
+        package var calls = 0
+        /// Whether the call that it took over is the one for whose answer all others wait.
+        package var isProbe = false
     }
 
     /// Takes over as many calls of one bucket as there are permits for their next step.
     private func takeOver<Kind: CallKind>(
-        _ kind: Kind, _ step: StoreCall.Step, bucket: Int,
+        _ kind: Kind, _ step: StoreCall.Step, bucket: Int, isOne: Bool,
         _ controls: ServiceControlQueries.Everything,
         _ out: CallsOut
     ) async throws -> Int {
         let permitSource = step == .check ? kind.checkPermitSource : kind.permitSource
-        let wanted = isProbing(kind.kind, controls) ? 1 : limits.callsPerClaim
+        let wanted = isOne ? 1 : limits.callsPerClaim
         let started = ContinuousClock.now
         let (now, realNow) = (clock.nowMilliseconds(), realClock.nowMilliseconds())
         let (until, flightTime, owner) = (leaseUntil, flightTime, owner)

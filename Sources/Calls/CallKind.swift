@@ -122,12 +122,6 @@ package final class Attempt<Kind: CallKind>: Sendable {
             verdict: verdict)
     }
 
-    func knowing(_ statements: [SubscriptionEvent]) -> Attempt {
-        Attempt(
-            call, answer, newest: statements, claimed: claimed, wasHeldBack: wasHeldBack,
-            verdict: verdict)
-    }
-
     /// All statements about the subscriptions whose locks are held. A status also contains the customer's other
     /// subscriptions.
     package func statements(of ids: [String]) -> [SubscriptionEvent] {
@@ -144,8 +138,12 @@ package final class Attempt<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Why a person should know of a call whose outcome nobody knows: it alone gets no answers, or its status is refused.
+    /// Why a person should know of a call whose outcome nobody knows: it alone gets no answers, its status is refused, or
+    /// something on the way answered its first attempt.
     var parkedReason: String? {
+        if call.step == .send, call.isFirstAttempt, let refusal = answer.refusal, refusal.mayBeApplied {
+            return refusal.codeAndName
+        }
         guard verdict == .parked else { return nil }
         if let reason = answer.unknownReason { return "no answer: \(reason)" }
         guard call.step == .check, let refusal = answer.refusal else { return nil }

@@ -185,7 +185,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             return try await judged(attempts).map(parkedIfAlone).map(rateLimitedAgain)
         }
         attempts.forEach(tell)
-        let settled = try await store(await withStatuses(attempts))
+        let settled = try await store(attempts)
         let refused = attempts.filter(\.mayEndRefused).map(\.call)
         if !refused.isEmpty { try await kind.halts?.judgeGuards(of: refused) }
         try await judgeDone(settled)

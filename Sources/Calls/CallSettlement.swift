@@ -111,7 +111,9 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
         let (after, tries): (Resolution.Delay, Int) =
             switch resolution {
             case .applied, .refused: (.none, 0)
-            case .released(let release): (release.after, call.attempts + call.checks)
+            // What it carries counts how often it was parked.
+            case .released(let release):
+                (release.after, release.isDoubtful ? call.attempts : call.attempts + call.checks)
             case .open(.check, _, _, let after): (after, max(1, call.checks))
             case .open(.send, _, _, let after): (after, call.step == .check ? 1 : call.attempts)
             }

@@ -139,7 +139,7 @@ package struct CallPolicy: Sendable {
 /// | a stale token | released | checks, then released |
 /// | "already communicated", "repeated id" | checks, then refused; shared or a probe's: applied if shown, else released | the same |
 /// | a refusal that several others got alike | released: tried again with the others (or the same id later) | checks |
-/// | an answer without a code, to one subscription alone | applied if a status shows it at once, else parked | the same id later |
+/// | an answer without a code of Apple's | checks, then released and parked (or the same id later) | the same id later |
 /// | a refusal with an unknown cause | parked: tried again with growing waits | checks (our key: the same id later) |
 /// | a probe that is refused, with whatever code | waits like parked work, a price change ten minutes, so that others probe | checks |
 /// | a documented refusal of this customer or item | refused (or checks) | checks, then refused |
@@ -212,9 +212,10 @@ package struct ResolutionTable: Sendable {
         }
     }
 
-    /// Whether the only attempt was refused for good, so that nothing is on its way.
+    /// Whether the App Store refused the only attempt for good, so that nothing is on its way.
     private var wasRefusedAtOnce: Bool {
-        call.attempts == 1 && call.errorCode != nil && call.errorCode != Self.answeredCode
+        guard call.attempts == 1, let code = call.errorCode else { return false }
+        return code != Self.answeredCode && !StoreRefusal.mayBeApplied(Int(code))
     }
 
     /// Whether a check that shows nothing is the last.
@@ -249,6 +250,12 @@ package struct ResolutionTable: Sendable {
                 .init(
                     "stale_token", after: countsStaleTokens ? .none : .staleToken,
                     isDoubtful: true, errorCode: countsStaleTokens ? nil : code))
+        }
+        guard !StoreRefusal.mayBeApplied(Int(code)) else {
+            return .released(
+                .init(
+                    "\(code) \(APIErrorCode(rawValue: Int(code)).label)", goesAlone: isShared, after: .parked,
+                    isDoubtful: true, errorCode: code))
         }
         return .refused(
             wasRefusedAtOnce ? .confirmed(Int(code)) : .onRetry(Int(code)),
@@ -309,6 +316,10 @@ package struct ResolutionTable: Sendable {
             return isShared
                 ? .released(.init(refusal.name, goesAlone: true))
                 : .refused(refusal, isDoubtful: false)
+        }
+        // Something on the way answered, so nobody knows whether the App Store got the call. Another id would apply it twice.
+        if refusal.mayBeApplied, !policy.keepsRefused {
+            return .open(.check, reason: refusal.codeAndName, errorCode: Int64(refusal.code))
         }
         switch refusal.meaning {
         case .refresh:

@@ -82,8 +82,8 @@ package struct Canceller: Service {
         let kind = rounds.kind
         let waiting = try await engine.pool.read { try $0.ask(engine.waiting(kind)) }
         let resumed = try await engine.resume(kind, waiting, controls, out)
-        guard !isProbing || resumed == 0 else { return resumed }
-        return try await resumed + checkDue(controls, out)
+        guard !resumed.isProbe else { return resumed.calls }
+        return try await resumed.calls + checkDue(controls, out)
     }
 
     private func checkDue(_ controls: ServiceControlQueries.Everything, _ out: CallsOut)

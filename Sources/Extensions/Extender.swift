@@ -97,15 +97,19 @@ package struct Extender: Service {
             return try connection.ask(
                 engine.waiting(masses.kind), engine.waiting(singles.kind, layout: layout))
         }
-        var calls = try await engine.resume(masses.kind, ofMasses, controls, out)
         let isHalted = controls.isServiceHalted(.renewalExtension)
-        if !isHalted || calls == 0 {
-            calls += try await engine.resume(singles.kind, ofSingles, controls, out)
+        let resumedMasses = try await engine.resume(masses.kind, ofMasses, controls, out)
+        var resumed = resumedMasses
+        if !isHalted || !resumedMasses.isProbe {
+            resumed = try await engine.resume(singles.kind, ofSingles, controls, out)
+            resumed.calls += resumedMasses.calls
         }
         // Each claim reads the pauses again, because a round may take long.
-        guard !controls.isHeld, !isHalted || calls == 0 else { return done + calls }
-        calls += try await masses.round(controls, out)
-        guard !isHalted && !isProbing || calls == 0 else { return done + calls }
-        return try await done + calls + singles.round(controls, out)
+        guard !controls.isHeld, !isHalted || !resumed.isProbe else { return done + resumed.calls }
+        let calls = try await masses.round(controls, out)
+        guard !isHalted && !isProbing || calls == 0 && !resumed.isProbe else {
+            return done + resumed.calls + calls
+        }
+        return try await done + resumed.calls + calls + singles.round(controls, out)
     }
 }

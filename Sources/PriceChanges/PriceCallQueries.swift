@@ -173,7 +173,9 @@ package enum PriceCallQueries {
         -- name: leaveChangesUnknown
         WITH \(fragment: former(of: endings)), moved AS (
             UPDATE repricer.price_changes c SET state = 'unknown', reason = t.reason,
-                recorded_at = \(fragment: VersionQueries.now), state_since = \(timestamp: at)::timestamptz,
+                recorded_at = \(fragment: VersionQueries.now),
+                state_since = CASE c.state WHEN 'unknown' THEN c.state_since
+                    ELSE \(timestamp: at)::timestamptz END,
                 parked_reason = coalesce(t.parked_reason, c.parked_reason)
             FROM \(fragment: changes(of: endings))
             WHERE \(fragment: isOpen(of: endings))

@@ -132,7 +132,7 @@ package struct PriceChangeKind: CallKind {
     package func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
         let id = attempt.call.callID
         // The proof is this answer, a notification that arrived before it, or the status that was read after "done
-        // already" or after an answer that was not the App Store's.
+        // already".
         let refusal = attempt.answer.refusal
         if scene.settled.contains(id),
             refusal == nil || refusal?.meaning == .checkStatus || refusal?.mayBeApplied == true

@@ -143,14 +143,14 @@ package struct Scheduler: Service {
         let isFresh = isProbing && found.due.contains { $0.probe?.didNotAsk ?? false }
         let first = isFresh ? try await serve(turns, controls, out) : 0
         guard first == 0 else { return first }
-        let done = try await engine.resume(kind, found.open, controls, out)
+        let resumed = try await engine.resume(kind, found.open, controls, out)
         guard !turns.isEmpty else {
             unclaimed.note(isStuck: false)
-            return done
+            return resumed.calls
         }
         // A probe is already in flight, or there was no permit for it.
-        guard !isProbing || done == 0 && !isFresh else { return done }
-        return try await done + serve(turns, controls, out)
+        guard !isProbing || !resumed.isProbe && !isFresh else { return resumed.calls }
+        return try await resumed.calls + serve(turns, controls, out)
     }
 
     /// Returns nil where another session holds a change that the claim needs. `UnclaimedWatch` names the session.

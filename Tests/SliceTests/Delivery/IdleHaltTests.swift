@@ -34,7 +34,8 @@ import Testing
         let batches = [try await harness.submitRows(1...20), try await harness.submitRows(21...40)]
         harness.store.setAnswers(
             [], nil, all: .refused(code == 4_030_010 ? .reject : .haltService, code: code))
-        try await harness.deliver(harness.scheduler())
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
         try await Self.watch(harness)
         #expect(try await Self.controls(harness).isHalted)
 
@@ -43,6 +44,12 @@ import Testing
         // The rows of the other batch ask on.
         #expect(try await Self.controls(harness).isHalted)
         try await harness.abort(batches[1])
+        // An answer without a code leaves calls whose outcome nobody knows. Their statuses are read first.
+        for _ in 0..<4 {
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+            try await harness.deliver(scheduler)
+        }
         try await Self.watch(harness)
 
         #expect(try await !Self.controls(harness).isHalted)

@@ -32,7 +32,7 @@ import Testing
     // MARK: One odd subscription
 
     @Test(arguments: [
-        (StoreRefusal.Meaning.haltService, 4_010_000), (.haltService, 403), (.haltBatch, 4_000_173),
+        (StoreRefusal.Meaning.haltService, 4_010_000), (.haltBatch, 4_000_173),
         (.suspect, 4_000_999), (.suspect, 4_040_010), (.haltStorefront, 4_000_134),
     ])
     func oneOddSubscription_isParkedAndStopsNobody(
@@ -82,6 +82,74 @@ import Testing
         #expect(try await harness.stateCounts() == ["scheduled": 12])
         #expect(harness.store.calls.count { $0.transactionID == "1" } == 1)
         #expect(harness.store.applied.count == 12)
+        await harness.close()
+    }
+
+    /// The same of all subscriptions, which halts everything. The rows that met it keep their calls until their statuses
+    /// are read, and no probe repeats them.
+    @Test(arguments: [302, 403, 404, 407])
+    func answersWithoutACode_ofAll_whoseCallsWereApplied_leadToNoOtherCalls(status: Int) async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...30)
+        harness.store.setAnswers([], nil, all: .proxied(status))
+        let scheduler = harness.scheduler()
+        for _ in 0..<3 { try await harness.deliver(scheduler) }
+        #expect(try await harness.texts(Self.halts).last?.hasPrefix("\(status) ") == true)
+        #expect(try await harness.stateCounts()["unknown"] ?? 0 >= 3)
+
+        // The status answers while price changes do not.
+        try await Self.pass(2, harness, scheduler)
+        harness.store.setAnswers([], nil)
+        try await Self.pass(12, harness, scheduler)
+
+        #expect(try await harness.stateCounts() == ["scheduled": 30])
+        #expect(harness.store.calls.count == 30)
+        #expect(harness.store.applied.count == 30)
+        await harness.close()
+    }
+
+    /// It waits under its id until it cannot be on its way any more. Then it goes again under another one, later each time.
+    @Test func oneAnswerWithoutACode_ofACallThatWasNotApplied_isCalledAgain_andStopsNobody() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...12)
+        harness.store.setAnswers(["1"], .refused(.haltService, code: 403))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        #expect(
+            try await harness.texts(
+                "SELECT original_transaction_id || ' ' || state || ' ' || parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
+            ) == ["1 unknown 403 without_code"])
+        try await Self.pass(12, harness, scheduler)
+
+        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        let calls = harness.store.calls.filter { $0.transactionID == "1" }
+        #expect(calls.count == 2)
+        #expect(Set(calls.map(\.requestReferenceID)).count == 2)
+        #expect(try await harness.stateCounts()["scheduled"] == 11)
+
+        harness.store.setAnswers(["1"], nil)
+        try await Self.pass(12, harness, scheduler)
+        #expect(try await harness.stateCounts() == ["scheduled": 12])
+        await harness.close()
+    }
+
+    /// A change whose outcome stays unknown through several attempts says since when nobody knows it.
+    @Test func unknownOutcome_saysSinceWhen_howeverOftenItIsTried() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...12)
+        harness.store.setAnswers(["1"], .unavailable)
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        let since =
+            "SELECT state_since::text AS text FROM repricer.price_changes WHERE state = 'unknown'"
+        let first = try await harness.texts(since)
+
+        try await Self.pass(3, harness, scheduler)
+
+        #expect(first.count == 1)
+        #expect(try await harness.texts(since) == first)
+        #expect(harness.store.calls.count { $0.transactionID == "1" } > 1)
         await harness.close()
     }
 

@@ -113,7 +113,9 @@ import Testing
         }
 
         let states = try await harness.stateCounts()
-        #expect(states == ["queued": count, "scheduled": 90])
+        // After an answer without a code, the outcome is unknown until the status has been read.
+        #expect(states["queued", default: 0] + states["unknown", default: 0] == count, "\(states)")
+        #expect(states["scheduled"] == 90)
         let halts = try await harness.texts(Self.allHalts)
         #expect((1...count / 20 + 2).contains(halts.count), "\(halts)")
         await harness.close()
