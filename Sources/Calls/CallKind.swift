@@ -141,7 +141,9 @@ package final class Attempt<Kind: CallKind>: Sendable {
     /// Why a person should know of a call whose outcome nobody knows: it alone gets no answers, its status is refused, or
     /// something on the way answered its first attempt.
     var parkedReason: String? {
-        if call.step == .send, call.isFirstAttempt, let refusal = answer.refusal, refusal.mayBeApplied {
+        if call.step == .send, call.isFirstAttempt, let refusal = answer.refusal,
+            refusal.mayBeApplied
+        {
             return refusal.codeAndName
         }
         guard verdict == .parked else { return nil }

@@ -254,7 +254,8 @@ package struct ResolutionTable: Sendable {
         guard !StoreRefusal.mayBeApplied(Int(code)) else {
             return .released(
                 .init(
-                    "\(code) \(APIErrorCode(rawValue: Int(code)).label)", goesAlone: isShared, after: .parked,
+                    "\(code) \(APIErrorCode(rawValue: Int(code)).label)", goesAlone: isShared,
+                    after: .parked,
                     isDoubtful: true, errorCode: code))
         }
         return .refused(

@@ -88,7 +88,9 @@ import Testing
     /// The same of all subscriptions, which halts everything. The rows that met it keep their calls until their statuses
     /// are read, and no probe repeats them.
     @Test(arguments: [302, 403, 404, 407])
-    func answersWithoutACode_ofAll_whoseCallsWereApplied_leadToNoOtherCalls(status: Int) async throws {
+    func answersWithoutACode_ofAll_whoseCallsWereApplied_leadToNoOtherCalls(status: Int)
+        async throws
+    {
         let harness = try await Harness.make()
         _ = try await harness.submitRows(1...30)
         harness.store.setAnswers([], nil, all: .proxied(status))
@@ -109,7 +111,9 @@ import Testing
     }
 
     /// It waits under its id until it cannot be on its way any more. Then it goes again under another one, later each time.
-    @Test func oneAnswerWithoutACode_ofACallThatWasNotApplied_isCalledAgain_andStopsNobody() async throws {
+    @Test func oneAnswerWithoutACode_ofACallThatWasNotApplied_isCalledAgain_andStopsNobody()
+        async throws
+    {
         let harness = try await Harness.make()
         _ = try await harness.submitRows(1...12)
         harness.store.setAnswers(["1"], .refused(.haltService, code: 403))
