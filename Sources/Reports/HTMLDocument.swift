@@ -66,6 +66,23 @@ package func htmlDocument(title: String, asOf: Int64?, body: String) -> String {
     return HTMLDocument(title: title, lead: lead, body: HTML(markup: body)).text
 }
 
+/// The rules by which the rows of a table become blocks, each cell below its heading.
+private func blocks(of table: String) -> String {
+    """
+    @,@ caption,@ tbody,@ tfoot{display:block}
+    @ thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
+    @ tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(7.6rem,1fr));gap:.35rem .8rem;padding:.7rem 0;
+    border-bottom:1px solid var(--soft)}
+    @ th,@ td{display:block;border:0;padding:0;text-align:left;white-space:normal;
+    overflow-wrap:anywhere}
+    @ tbody th,@ .wide{grid-column:1/-1;font-weight:650}
+    @ time,@ .badge{white-space:normal}
+    @ td:has(code),@ td:has(.badge~.badge){grid-column:1/-1}
+    @ td:empty{display:none}@ .number{text-align:left}
+    @ td::before{content:attr(data-label);display:block;color:var(--soft);font-size:.8rem}
+    """.replacing("@", with: table)
+}
+
 private let style = """
     :root{color-scheme:light dark;--page:#f4f6f8;--card:#fff;--ink:#17212b;--soft:#4a5866;
     --line:#d3dae1;--link:#0a57a4;--track:#dfe5eb;--bar:#3a6ea5;--gain:#12703f;--loss:#a8321f;
@@ -185,19 +202,10 @@ private let style = """
     .bars tr{display:grid;grid-template-columns:1fr auto;border-bottom:1px solid var(--line);
     padding:.3rem 0}.bars th,.bars td{border:0;padding:0;width:auto;white-space:normal}
     .bars .bar{grid-column:1/-1;grid-row:2;padding:.2rem 0}
-    .stacked,.stacked caption,.stacked tbody,.stacked tfoot{display:block}
-    .stacked thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
-    .stacked tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(7.6rem,1fr));gap:.35rem .8rem;padding:.7rem 0;
-    border-bottom:1px solid var(--soft)}
-    .stacked th,.stacked td{display:block;border:0;padding:0;text-align:left;white-space:normal;
-    overflow-wrap:anywhere}
-    .stacked tbody th,.stacked .wide{grid-column:1/-1;font-weight:650}
-    .stacked time,.stacked .badge{white-space:normal}
-    .stacked td:has(code),.stacked td:has(.badge~.badge){grid-column:1/-1}
-    .stacked td:empty{display:none}.stacked .number{text-align:left}
-    .stacked td::before{content:attr(data-label);display:block;color:var(--soft);font-size:.8rem}
+    \(blocks(of: ".stacked"))
     .progress .meter{width:2.4rem}
     }
+    @media screen and (max-width:76rem){\(blocks(of: ".broad"))}
     @media print{
     @page{size:A4 landscape;margin:10mm}
     :root{color-scheme:light;--page:#fff;--card:#fff;--ink:#000;--soft:#333;--line:#bbb;--link:#000;

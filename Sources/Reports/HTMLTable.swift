@@ -28,6 +28,8 @@ package struct HTMLTable: Sendable {
     package var isMany = false
 
     private static let columnsOfANarrowScreen = 3
+    /// A table with more columns becomes blocks on the screen of a tablet, too.
+    private static let columnsOfATablet = 5
 
     package init(
         _ caption: String, _ columns: [Column], _ rows: [[HTML]], totals: [[HTML]] = [],
@@ -74,8 +76,10 @@ package struct HTMLTable: Sendable {
     }
 
     private var kind: HTML {
-        let classes = [(isStacked, "stacked"), (isSideways, "sideways"), (isMany, "many")]
-            .filter(\.0).map(\.1)
+        let isBroad = isStacked && columns.count > Self.columnsOfATablet
+        let classes = [
+            (isStacked, "stacked"), (isBroad, "broad"), (isSideways, "sideways"), (isMany, "many"),
+        ].filter(\.0).map(\.1)
         return classes.isEmpty ? "" : " class=\"\(classes.joined(separator: " "))\""
     }
 

@@ -73,8 +73,8 @@ import Testing
             var response = response
             var text = response.text
             switch target {
-            // A table whose columns lie beyond the edge of a phone.
-            case "/": text = text.replacing(" class=\"stacked\"", with: "")
+            // A table whose columns lie beyond the edge of a phone, and of a tablet.
+            case "/": text = text.replacing(" class=\"stacked broad\"", with: "")
             // A drawing that is fitted to its place, its letters with it.
             default:
                 text = text.replacing(
@@ -89,9 +89,11 @@ import Testing
 
         #expect(end.code == 1, "\(end.messages)")
         let said = end.output.split(separator: "\n")
-        #expect(
-            said.contains { $0.hasPrefix("/ 390 light: cuts off Batches, the newest first") },
-            "\(end.output)")
+        for width in [390, 820] {
+            #expect(
+                said.contains { $0.hasPrefix("/ \(width) light: cuts off Batches") },
+                "\(end.output)")
+        }
         let letters = said.filter { $0.contains("390 light: has letters of ") }
         #expect(letters.contains { $0.hasPrefix("/batches/") }, "\(end.output)")
     }
