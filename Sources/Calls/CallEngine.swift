@@ -134,6 +134,12 @@ package struct CallEngine: Sendable {
         ]
     }
 
+    /// What stores the outcomes of calls of a kind.
+    package func settlement<Kind: CallKind>(of kind: Kind) -> CallSettlement<Kind> {
+        CallSettlement(
+            pool: pool, kind: kind, log: log, unanswered: unansweredWait, packer: packer)
+    }
+
     /// Starts the calls of a claim that is committed. They leave at the instants of `permits`; `out` tells when they
     /// are settled.
     ///
@@ -146,8 +152,7 @@ package struct CallEngine: Sendable {
         let within = first.step == .send ? limits.leavesWithin : limits.checksWithin
         CallRound(
             engine: self, kind: kind,
-            settlement: CallSettlement(
-                pool: pool, kind: kind, log: log, unanswered: unansweredWait, packer: packer),
+            settlement: settlement(of: kind),
             permitSource: first.step == .send ? kind.permitSource : kind.checkPermitSource,
             permits: permits,
             leaveBefore: started + min(within, limits.leaseFor * 3 / 4), probe: probe, out: out,

@@ -13,9 +13,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
     let packer: PayloadPacker
 
     package init(
-        pool: DatabasePool, kind: Kind, log: Log,
-        unanswered: Backoff = ResolutionTable.unansweredWait,
-        packer: PayloadPacker = PayloadPacker()
+        pool: DatabasePool, kind: Kind, log: Log, unanswered: Backoff, packer: PayloadPacker
     ) {
         self.packer = packer
         self.unanswered = unanswered
@@ -49,7 +47,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
                         resolution, attempt.call, realNow: realNow,
                         atLeast: attempt.answer.isUnknown ? attempt.answer.reply.retryAfter : nil),
                     parkedReason: attempt.parkedReason,
-                    isUncounted: attempt.wasHeldBack)
+                    isUncounted: attempt.wasHeldBack || attempt.isNoCheck)
             }
             resolved.forEach(tell)
             try connection.sendLater(
@@ -146,6 +144,16 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
 }
 
 extension Attempt {
+    /// Whether it was to read a status, and the App Store asked to come back later, or was not reached. Such a check says
+    /// nothing, and does not count among those that show nothing.
+    fileprivate var isNoCheck: Bool {
+        guard call.step == .check else { return false }
+        return switch answer {
+        case .throttled, .notSent: true
+        case .answered, .refused, .unknown: false
+        }
+    }
+
     /// Whether its call was refused as "done already" at the first attempt, and this attempt read a status.
     fileprivate var isReadAfterDone: Bool {
         switch call.step {

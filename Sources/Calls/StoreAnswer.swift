@@ -149,6 +149,18 @@ extension StoreAnswer {
         }
     }
 
+    /// This status, as it counts for a subscription. One that does not show the subscription tells nothing of it, and is
+    /// no sign that a call was not applied.
+    package func about(_ id: String) -> StoreAnswer {
+        guard case .answered(let words, let reply) = self,
+            !words.statements.contains(where: { $0.originalTransactionID == id })
+        else { return self }
+        return .refused(
+            StoreRefusal(
+                code: reply.httpStatus ?? 200, name: "not_listed",
+                message: "the status does not show the subscription", meaning: .suspect), reply)
+    }
+
     /// Why a status tells nothing of a subscription although the App Store gave a definite answer; nil where it tells
     /// something, or where another check may.
     package func whyUnreadable(_ id: String) -> String? {

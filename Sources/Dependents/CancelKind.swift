@@ -59,7 +59,7 @@ struct CancelKind: CallKind {
     private func status(of id: String) async -> StoreAnswer {
         let answer = await store.checkStatus(transactionID: id)
         refusedStatuses.note(answer, of: id)
-        return answer
+        return answer.about(id)
     }
 
     /// Takes a permit for one more status. It does not wait out a silence, because open calls wait for the end of this

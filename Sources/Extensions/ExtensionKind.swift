@@ -54,7 +54,7 @@ struct ExtensionKind: CallKind {
     }
 
     func check(_ call: StoreCall) async -> StoreAnswer {
-        await store.checkStatus(transactionID: call.subject)
+        await store.checkStatus(transactionID: call.subject).about(call.subject)
     }
 
     /// The proof that an extension was applied, by call id.

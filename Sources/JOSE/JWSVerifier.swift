@@ -79,12 +79,14 @@ package final class JWSVerifier: Sendable {
     /// - Returns: False where the roots are the same.
     @discardableResult
     package func replaceRoots(_ roots: TrustedRoots) throws(JOSEError) -> Bool {
-        let old = current
-        guard old.roots.fingerprints != roots.fingerprints else { return false }
-        let fresh = try TrustState(roots: roots, headersMax: cacheLimit, revoked: old.revoked)
-        trust.withLock { $0 = fresh }
-        lanes.forget()
-        return true
+        // A revocation that comes meanwhile waits, and is not lost with the old state.
+        let areNew = try trust.withLock { state throws(JOSEError) in
+            guard state.roots.fingerprints != roots.fingerprints else { return false }
+            state = try TrustState(roots: roots, headersMax: cacheLimit, revoked: state.revoked)
+            return true
+        }
+        if areNew { lanes.forget() }
+        return areNew
     }
 
     /// The revocation questions about the certificates of the known chains, one per certificate. Each certificate leads
@@ -104,7 +106,7 @@ package final class JWSVerifier: Sendable {
 
     /// From now on refuses every chain with this question's certificate, or no longer refuses it.
     package func setRevoked(_ isRevoked: Bool, _ question: RevocationQuestion) {
-        current.setRevoked(isRevoked, question.certificate)
+        trust.withLock { $0.setRevoked(isRevoked, question.certificate) }
         lanes.forget()
     }
 

@@ -48,7 +48,7 @@ package struct PriceChangeKind: CallKind {
     }
 
     package func check(_ call: StoreCall) async -> StoreAnswer {
-        await store.checkStatus(transactionID: call.subject)
+        await store.checkStatus(transactionID: call.subject).about(call.subject)
     }
 
     /// The locked subscriptions, and what a fold made of their changes.

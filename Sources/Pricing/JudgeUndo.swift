@@ -75,7 +75,11 @@ extension Judge {
             return RowFault(.billingRetry, "the App Store is retrying to charge", remedy: remedy)
         case 4:
             return RowFault(.gracePeriod, "the subscription is in its grace period", remedy: remedy)
-        default: return RowFault(.notActive, "the subscription is not active", remedy: remedy)
+        case nil:
+            return RowFault(
+                .notActive, "no statement tells whether the subscription is active",
+                remedy: "read its state with repricer sync")
+        case .some: return RowFault(.notActive, "the subscription is not active", remedy: remedy)
         }
         guard facts.autoRenews == false else { return nil }
         return RowFault(

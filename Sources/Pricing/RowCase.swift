@@ -235,8 +235,11 @@ extension RowCase {
         }
         switch facts.status {
         case 1, 3, 4: return nil
-        default:
-            let status = facts.status.map(String.init) ?? "not known"
+        case nil:
+            return RowFault(
+                .notActive, "no statement tells whether the subscription is active",
+                remedy: "read the subscription's state with repricer sync")
+        case let status?:
             return RowFault(
                 .notActive, "the subscription is not active (status \(status))",
                 remedy: "remove the row")

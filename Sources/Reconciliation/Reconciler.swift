@@ -232,9 +232,7 @@ package struct Reconciler: Sendable {
                 pool: dependencies.pool, clock: dependencies.clock,
                 realClock: dependencies.realClock, log: dependencies.log,
                 metrics: dependencies.metrics, probes: engine.limits.probes))
-        let unknown = UnknownOutcomes(
-            engine: engine, kind: kind,
-            settlement: CallSettlement(pool: dependencies.pool, kind: kind, log: dependencies.log))
+        let unknown = UnknownOutcomes(engine: engine, kind: kind)
         var checked = UnknownOutcomes<PriceChangeKind>.Summary()
         defer {
             summary.unknownChecked = checked.checked

@@ -7,7 +7,6 @@ import ServiceKit
 struct UnknownOutcomes<Kind: CallKind>: Sendable {
     let engine: CallEngine
     let kind: Kind
-    let settlement: CallSettlement<Kind>
 
     /// As many as one reservation of permits holds, and 25 at most.
     private var perRound: Int { min(25, kind.checkPermitSource.permitsAhead) }
@@ -58,21 +57,34 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
     private func settle(
         _ calls: [StoreCall], _ refused: inout Refused, into summary: inout Summary
     ) async throws {
-        let attempts = try await withThrowingTaskGroup(of: Attempt<Kind>.self) { group in
+        var stop: (any Error)?
+        var attempts: [Attempt<Kind>] = []
+        await withTaskGroup(of: (Attempt<Kind>, (any Error)?).self) { group in
             for call in calls {
                 // Each check has its own permit. A call that was not checked stays leased, and is due again when the
                 // lease ends.
-                try await kind.checkPermitSource.takeOne()
+                do { try await kind.checkPermitSource.takeOne() } catch {
+                    stop = error
+                    break
+                }
                 group.addTask {
                     let answer = await kind.check(call)
-                    try await kind.checkPermitSource.heed(answer, of: call.subject)
-                    return Attempt(call, answer)
+                    do {
+                        try await kind.checkPermitSource.heed(answer, of: call.subject)
+                    } catch {
+                        return (Attempt(call, answer), error)
+                    }
+                    return (Attempt(call, answer), nil)
                 }
             }
-            return try await group.reduce(into: []) { $0.append($1) }
+            for await (attempt, failure) in group {
+                attempts.append(attempt)
+                stop = stop ?? failure
+            }
         }
+        // What was read is stored, whatever ends the run.
         for attempt in attempts { try await settle(attempt, &refused, into: &summary) }
-        if let stop = refused.stop { throw stop }
+        if let stop = stop ?? refused.stop { throw stop }
     }
 
     private func settle(
@@ -81,9 +93,10 @@ struct UnknownOutcomes<Kind: CallKind>: Sendable {
         let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
         summary.checked += 1
         do {
-            _ = try await settlement.settle([attempt], now: now, realNow: realNow)
+            _ = try await engine.settlement(of: kind).settle([attempt], now: now, realNow: realNow)
         } catch  where isDataFault(error) {
-            try await settlement.quarantine(attempt, because: error, now: now, realNow: realNow)
+            try await engine.settlement(of: kind).quarantine(
+                attempt, because: error, now: now, realNow: realNow)
         }
         let isSettled = try await engine.pool.read {
             try StoreCallQueries.isSettled(attempt.call, on: $0)

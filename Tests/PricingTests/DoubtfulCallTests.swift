@@ -88,6 +88,29 @@ private typealias Story = LifecycleStory
                 .isEmpty, "signed long before the call")
     }
 
+    /// Another program had set the price before the call whose outcome nobody knows. What becomes of that is not ours.
+    @Test(arguments: [ChangeState.aborted, .missed, .ineligible, .rejected, .queued])
+    func change_givenUp_whosePriceWasThereBefore_isNotOpenedByWhatFollows(state: ChangeState) {
+        let doubtful = Self.givenUp(state, since: Story.at(20))
+        var consented = Story.pending
+        consented.key = .init(signedAt: Story.at(21), evidenceID: "asked")
+        let charged = Story.event(
+            31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged(price: 15990)],
+            renewing: [Story.renewing(price: 15990)])
+        let again = Story.event(
+            61, "DID_RENEW", purchasedOn: 61, charged: [Story.charged(price: 15990)],
+            renewing: [Story.renewing(price: 15990)])
+
+        let (folded, lines) = Story.fold(
+            [Story.bought, Story.priceChange, consented, charged, again], [doubtful])
+
+        #expect(lines.isEmpty, "\(lines)")
+        #expect(folded.changes.map(\.progress.state) == [state])
+        // Charged already when the call was made.
+        let late = Self.givenUp(state, since: Story.at(40))
+        #expect(Self.lines([Story.bought, Story.renewedAtNewPrice, again], [late]).isEmpty)
+    }
+
     /// Two calls for one change: one row, one outcome, whichever of them the statement is of.
     @Test func change_sentAgainUnderANewID_takesTheEffectOfTheFirstCallForItsOwn() {
         var again = Story.change(sentAt: Story.at(10))

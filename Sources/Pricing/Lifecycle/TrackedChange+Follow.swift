@@ -51,6 +51,8 @@ extension TrackedChange {
         guard let firstSentAt else { return false }
         if let sentAt, reading.at >= sentAt { return true }
         if reading.at >= firstSentAt {
+            // A price that was there before, another program has set.
+            guard !reading.before.bears(newPrice, for: sku) else { return false }
             // Before the current call, or without any call, only a statement that shows the effect of an earlier call
             // is about it.
             return isCallDoubtful || isApplied(in: renewalItem(reading))

@@ -283,6 +283,27 @@ import Testing
         await harness.close()
     }
 
+    /// A status that shows neither the target nor the parent tells nothing of them: the call does not go again on it.
+    @Test func cancel_unansweredAndStatusesShowNothingOfIt_isNotRepeated_thenForAPerson()
+        async throws
+    {
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore([.unavailable])
+        try await harness.run(harness.canceller(store))
+        #expect(store.calls.count == 1)
+
+        store.answerChecks(.answered([], StoreReply(httpStatus: 200)))
+        for _ in 0..<20 {
+            harness.clock.advance(by: .seconds(120))
+            harness.realClock.advance(by: .seconds(120))
+            try await harness.run(harness.canceller(store), rounds: 1)
+        }
+
+        #expect(store.calls.count == 1)
+        #expect(try await harness.dependents() == ["2/FAR discrepancy"])
+        await harness.close()
+    }
+
     @Test func cancel_unansweredAndChecksRefusedForGood_isForAPerson() async throws {
         let harness = try await Harness.declined()
         let store = harness.cancellingStore([.lost])

@@ -332,7 +332,7 @@ extension DeliveryHarness {
         signedAt: Instant? = nil
     ) async throws {
         let call = try #require(claim.calls.first)
-        let settlement = CallSettlement(pool: service, kind: priceKind(), log: .silent)
+        let settlement = engine(pool: service).settlement(of: priceKind())
         let settled = try await settlement.settle(
             [
                 Attempt(

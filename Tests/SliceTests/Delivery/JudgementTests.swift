@@ -110,6 +110,26 @@ import Testing
         await harness.close()
     }
 
+    /// A status that does not show the subscription is no sign that the call was not applied.
+    @Test func oneAnswerWithoutACode_whoseStatusShowsNothingOfIt_isNotCalledAgain() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...12)
+        harness.store.setAnswers(["1"], .proxied(403))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+
+        harness.store.answerChecks(.answered([], StoreReply(httpStatus: 200)))
+        try await Self.pass(20, harness, scheduler)
+        #expect(try await harness.stateCounts() == ["scheduled": 11, "unknown": 1])
+        #expect(harness.store.calls.count == 12)
+
+        harness.store.answerChecks(nil)
+        try await Self.pass(70, harness, scheduler)
+        #expect(try await harness.stateCounts() == ["scheduled": 12])
+        #expect(harness.store.calls.count == 12)
+        await harness.close()
+    }
+
     /// It waits under its id until it cannot be on its way any more. Then it goes again under another one, later each time.
     @Test func oneAnswerWithoutACode_ofACallThatWasNotApplied_isCalledAgain_andStopsNobody()
         async throws
@@ -128,8 +148,9 @@ import Testing
 
         #expect(try await harness.texts(Self.halts) == ["-", "-"])
         let calls = harness.store.calls.filter { $0.transactionID == "1" }
-        #expect(calls.count == 2)
-        #expect(Set(calls.map(\.requestReferenceID)).count == 2)
+        // Whether a third one has come depends on the random part of the waits.
+        #expect((2...3).contains(calls.count))
+        #expect(Set(calls.map(\.requestReferenceID)).count == calls.count)
         #expect(try await harness.stateCounts()["scheduled"] == 11)
 
         harness.store.setAnswers(["1"], nil)

@@ -111,7 +111,7 @@ import Testing
         try await harness.submitAndApprove(["1", "2"].map { Harness.row($0) })
         let pool = try await frugalPool()
         let claimer = Claimer(engine: harness.engine(pool: pool))
-        let settlement = CallSettlement(pool: pool, kind: harness.priceKind(pool), log: .silent)
+        let settlement = harness.engine(pool: pool).settlement(of: harness.priceKind(pool))
         let realNow = Harness.start.milliseconds
         var taken: [[Int]] = []
 
