@@ -4,7 +4,7 @@ import Pricing
 extension StoreAnswer {
     /// The App Store would refuse the stored intent, so it is refused here.
     package static func invalid(_ fault: RequestFault) -> StoreAnswer {
-        refused(.invalidRequest, "not sent: \(fault)", StoreReply())
+        classified(.invalidRequest, "not sent: \(fault)", StoreReply())
     }
 
     package init<Value>(_ outcome: CallOutcome<Value>, words: (Value) -> StoreWords) {
@@ -14,11 +14,12 @@ extension StoreAnswer {
         case .unknown(let reason, let reply): self = .unknown(reason: reason, reply)
         case .notSent(let reason): self = .notSent(reason: reason)
         case .refused(let code, let message, let reply):
-            self = Self.refused(code, message, reply)
+            self = Self.classified(code, message, reply)
         }
     }
 
-    private static func refused(
+    /// The answer that a code stands for. Most are refusals; some ask to try the same call again.
+    private static func classified(
         _ code: APIErrorCode, _ message: String, _ reply: StoreReply
     ) -> StoreAnswer {
         let meaning: StoreRefusal.Meaning

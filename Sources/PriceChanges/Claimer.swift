@@ -307,7 +307,7 @@ struct Claimer: Sendable {
 private final class JudgedChange {
     let change: OpenChangeQueries.OpenChange
     let verdict: SendingVerdict
-    /// Why it is due at a later renewal than before; nil where it is not.
+    /// Why it is due at a later renewal than before, where its date moves.
     let slip: Slip
 
     init(change: OpenChangeQueries.OpenChange, verdict: SendingVerdict, slip: Slip) {

@@ -141,15 +141,17 @@ package struct Scheduler: Service {
                 found.due, now: engine.clock.nowMilliseconds(), place: place)
         // A subscription that has not probed yet comes before those with open calls.
         let isFresh = isProbing && found.due.contains { $0.probe?.didNotAsk ?? false }
-        let first = isFresh ? try await serve(turns, controls, out) : 0
-        guard first == 0 else { return first }
+        if isFresh {
+            let served = try await serve(turns, controls, out)
+            guard served == 0 else { return served }
+        }
         let resumed = try await engine.resume(kind, found.open, controls, out)
         guard !turns.isEmpty else {
             unclaimed.note(isStuck: false)
             return resumed.calls
         }
         // A probe is already in flight, or there was no permit for it.
-        guard !isProbing || !resumed.isProbe && !isFresh else { return resumed.calls }
+        if isProbing && (resumed.isProbe || isFresh) { return resumed.calls }
         return try await resumed.calls + serve(turns, controls, out)
     }
 

@@ -23,9 +23,11 @@ struct ArrivalBatch: Sendable {
 
     /// The statements, of which the last one answers with the ids that were new.
     func statements(receivedAt: Int64) -> [SQL] {
-        let headers = distinctHeaders()
-        let arrivals = storeArrivals(firsts.map(\.arrival), receivedAt: receivedAt)
-        return EvidenceQueries.storeHeaders(headers) + [arrivals]
+        // Headers are sent with every batch, even if stored already. A process must not rely on what it remembers, because
+        // after a restore the table may lack them, and evidence could not be rebuilt.
+        let headers = firsts.flatMap(\.arrival.evidence.headers)
+        return EvidenceQueries.storeHeaders(headers)
+            + [insertion(of: firsts.map(\.arrival), receivedAt: receivedAt)]
     }
 
     /// Whether each arrival was new, in the order of the call.
@@ -38,16 +40,10 @@ struct ArrivalBatch: Sendable {
         }
         return isNew
     }
-
-    /// The distinct headers. They are sent with every batch, even if stored already. A process must not rely on what it
-    /// remembers, because after a restore the table may lack them, and evidence could not be rebuilt.
-    private func distinctHeaders() -> [SigningHeader] {
-        firsts.flatMap(\.arrival.evidence.headers)
-    }
 }
 
 /// Stores arrivals. The first arrival of an id wins. Only for that one are the evidence and the inbox row written.
-private func storeArrivals(_ arrivals: [Arrival], receivedAt: Int64) -> SQL {
+private func insertion(of arrivals: [Arrival], receivedAt: Int64) -> SQL {
     """
     -- name: storeArrivals
     WITH arrivals AS MATERIALIZED (

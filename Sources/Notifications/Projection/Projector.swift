@@ -225,10 +225,13 @@ package struct Projector: Service {
         var faults: [DatabaseStatement] = []
         for waiting in notifications {
             let receivedAt = Instant(milliseconds: waiting.receivedAt)
-            // It was verified when it arrived, so it only has to be read here. Damaged bytes give no event.
-            let signed = (try? waiting.evidence.decoded(receivedAt: receivedAt))?.event
-            let event = signed ?? waiting.legacyEvent(receivedAt: receivedAt)
             var why = "the stored payload no longer reads as a statement on this subscription"
+            var signed: SubscriptionEvent?
+            // It was verified when it arrived, so it only has to be read here.
+            do { signed = try waiting.evidence.decoded(receivedAt: receivedAt).event } catch {
+                why = "the stored payload is damaged: \(error)"
+            }
+            let event = signed ?? waiting.legacyEvent(receivedAt: receivedAt)
             if let event, event.originalTransactionID == waiting.originalTransactionID {
                 do {
                     events.append(try event.storable())

@@ -168,16 +168,16 @@ extension Commands {
             try invocation.print(text + "\n")
         }
         let held = heldOut > 0 ? ", \(counted(heldOut)) of them held out" : ""
-        invocation.note(
-            forecast.map {
-                "stored \(counted($0.canGoCount, "change"))\(held); "
-                    + "\($0.canGoCount == 1 ? "it waits" : "they wait") for another user's approval"
-            }
-                ?? "this file is a batch already: no new change"
-                + (invocation.arguments[planRows] == nil
-                    ? "" : ", and --plan-rows was not compared"))
-        if forecast != nil {
+        if let forecast {
+            let waiting = forecast.canGoCount == 1 ? "it waits" : "they wait"
+            invocation.note(
+                "stored \(counted(forecast.canGoCount, "change"))\(held); \(waiting) for another user's approval"
+            )
             invocation.suggest("show \(try await BatchFinder.word(for: batchID, pool: pool))")
+        } else {
+            let plan =
+                invocation.arguments[planRows] == nil ? "" : ", and --plan-rows was not compared"
+            invocation.note("this file is a batch already: no new change\(plan)")
         }
         return .done
     }
