@@ -93,9 +93,6 @@ package enum FoldQueries {
         progress.effectiveAt = try row.instant("effective_at")
         progress.endedAt = try row.instant("ended_at")
         progress.slip = try row.textOrNil("moved_since_call").flatMap { Slip(rawValue: $0) }
-        let sentAt = try row.instant("sent_at")
-        let doubtfulSince = try row.instant("doubtful_since")
-        let plannedAt = try row.instant("planned_effective_at") ?? progress.dueAt
         let submitted = try row.text("sku")
         let submittedDependents = try row.texts("dependent_skus")
         let sku = try row.textOrNil("current_sku") ?? submitted
@@ -113,37 +110,15 @@ package enum FoldQueries {
         change.toldDependentSKUs = try row.textsOrNil("told_dependent_skus")
         change.formerSKUs = try row.textsOrNil("former_skus") ?? []
         change.requestReferenceID = try row.textOrNil("request_reference_id")
-        change.sentAt = sentAt
+        change.sentAt = try row.instant("sent_at")
         change.sendBy = try row.instant("send_by")
         change.calledRenewalAt = try row.instant("called_renewal_at")
-        change.doubtfulSince = doubtfulSince
+        change.doubtfulSince = try row.instant("doubtful_since")
         change.isLeaving = try row.bool("is_leaving")
-        if !change.isClosed {
-            change.callProgress = callProgress(
-                of: progress, sentAt: sentAt, doubtfulSince: doubtfulSince, plannedAt: plannedAt)
-        }
+        try change.beginAtCall(
+            plannedAt: row.instant("planned_effective_at") ?? progress.dueAt)
         change.undoes = try row.textOrNil("undoes_change_id")
         return change
-    }
-
-    /// The progress with which a fold begins. States that only we decide are kept; all others are computed again from
-    /// the statements. A change that was applied after we abandoned it starts as aborted at the instant of its call, so
-    /// no statement is about it until one shows that it was applied.
-    private static func callProgress(
-        of progress: ChangeProgress, sentAt: Instant?, doubtfulSince: Instant?, plannedAt: Instant?
-    ) -> ChangeProgress {
-        let sentAt = sentAt ?? doubtfulSince ?? progress.since
-        if progress.state.isTold, sentAt == doubtfulSince {
-            return ChangeProgress(state: .aborted, dueAt: plannedAt, since: sentAt)
-        }
-        return switch progress.state {
-        case .awaitingApproval, .queued, .rejected, .ineligible, .missed, .aborted:
-            progress.unmoved
-        case .unknown: ChangeProgress(state: .unknown, dueAt: plannedAt, since: sentAt)
-        case .sending, .scheduled, .pendingConsent, .accepted, .effective, .declined, .cancelled,
-            .lapsed, .invalidated:
-            ChangeProgress(state: .sending, dueAt: plannedAt, since: sentAt)
-        }
     }
 
     private static func ownCancelsOf(_ ids: [String]) -> SQL {
@@ -198,28 +173,5 @@ package enum FoldQueries {
             cancellations[try row.text("original_transaction_id"), default: []].append(cancellation)
         }
         return cancellations
-    }
-}
-
-extension ChangeProgress {
-    /// The progress without the slip, which only a fold computes.
-    fileprivate var unmoved: ChangeProgress {
-        var progress = self
-        progress.slip = nil
-        return progress
-    }
-}
-
-extension ChangeState {
-    /// Whether a statement by Apple led to the state, not a call or a decision of ours.
-    fileprivate var isTold: Bool {
-        switch self {
-        case .awaitingApproval, .queued, .sending, .unknown, .rejected, .ineligible, .missed,
-            .aborted:
-            false
-        case .scheduled, .pendingConsent, .accepted, .effective, .declined, .cancelled, .lapsed,
-            .invalidated:
-            true
-        }
     }
 }

@@ -186,12 +186,7 @@ package struct FoldWrites: Sendable {
                     THEN t.planned_at END,
                 due_effective_at = coalesce(t.due_at, c.due_effective_at), moved_since_call = t.moved_since_call,
                 is_leaving = t.is_leaving,
-                -- It was applied after it was abandoned, so that call is the one that Apple has.
-                sent_at = CASE WHEN t.state IN ('awaiting_approval', 'queued', 'rejected', 'ineligible',
-                        'missed', 'aborted') THEN c.sent_at
-                    WHEN c.state IN ('queued', 'rejected', 'ineligible', 'missed', 'aborted')
-                        THEN coalesce(c.doubtful_since, c.sent_at)
-                    ELSE coalesce(c.sent_at, c.doubtful_since) END
+                sent_at = coalesce(t.adopted_call_at, c.sent_at)
             -- The casts stand in a subquery for the reason given at SubscriptionQueries.setting.
             FROM (SELECT u.*, u.dependents::text[] AS current_dependent_skus, u.former::text[] AS former_skus FROM unnest(
                 \(changes.column { $0.id })::text[], \(uuids: changes.column { $0.change.changeID })::uuid[],
@@ -209,10 +204,11 @@ package struct FoldWrites: Sendable {
                 \(timestamps: changes.sparseColumn { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
                 \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[],
                 \(texts: changes.sparseColumn { $0.change.progress.slip?.rawValue })::text[],
-                \(bools: changes.column { $0.change.isLeaving })::boolean[]
+                \(bools: changes.column { $0.change.isLeaving })::boolean[],
+                \(timestamps: changes.sparseColumn { $0.change.adoptedCallAt?.milliseconds })::timestamptz[]
             ) AS u (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
                 acceptance, effective_at, ended_at, state_since, current_sku, dependents,
-                former, due_at, planned_at, moved_since_call, is_leaving) OFFSET 0) AS t
+                former, due_at, planned_at, moved_since_call, is_leaving, adopted_call_at) OFFSET 0) AS t
             WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
                 AND \(fragment: Bucket.isThat(of: changes.lazy.map(\.id), "c.bucket"))
             """
