@@ -15,6 +15,7 @@ import Testing
         let batchID = "0190a0a0-0000-7000-8000-000000000001"
 
         init() async throws {
+            try await TestDatabase.shipDefaultLimits()
             anaURL = try await TestDatabase.login("ana", memberOf: ["repricer_pricing"])
             ana = ["REPRICER_DATABASE_URL": anaURL]
             ben = [

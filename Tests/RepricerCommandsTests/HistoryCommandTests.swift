@@ -144,6 +144,7 @@ import Testing
         let again = await run("history", "import", file, environment: office.ana)
         let json = await run("history", "import", file, "--json", environment: office.ana)
         let audit = await run("audit", "show", "--json", environment: office.ana)
+        try await TestDatabase.shipDefaultLimits()
         let verified = await run("audit", "verify", environment: office.ana)
 
         #expect(

@@ -87,6 +87,7 @@ import Testing
         let json = await run("show", "spring", "--json", environment: office.ben)
         let approved = await run("approve", "spring", "--yes", environment: office.ben)
         let after = try await Self.counts()
+        try await TestDatabase.shipDefaultLimits()
         let audit = await run("audit", "verify", environment: office.ana)
 
         #expect(submitted.code == .done, "\(submitted.messages)")

@@ -327,6 +327,57 @@ import Testing
         #expect(await office.approve("ben") == Self.approved)
     }
 
+    /// Limits that were written past the functions that decide, which would let one person approve anything.
+    @Test(arguments: [
+        (
+            "UPDATE repricer.default_limits SET max_rise_basis_points = 99999999",
+            "approver:everyone: has other limits than the newest line says"
+        ),
+        (
+            "DELETE FROM repricer.default_limits",
+            "approver:everyone: a line sets limits that are not stored"
+        ),
+        (
+            "UPDATE repricer.approval_limits SET max_rows = 99 WHERE max_rows = 1",
+            "approver:ben: has other limits than the newest line says"
+        ),
+        (
+            "DELETE FROM repricer.approval_limits WHERE max_rows = 1",
+            "approver:ben: a line sets limits that are not stored"
+        ),
+        (
+            "INSERT INTO repricer.approval_limits (approver) VALUES ('eve')",
+            "approver:eve: has limits that no line sets"
+        ),
+    ])
+    func limits_writtenPastTheFunctions_areFoundByTheAudit(
+        _ script: String, _ said: String
+    ) async throws {
+        let office = try await Office()
+        await office.limit("ben", "--rows", "2")
+        await office.limit("ben", "--rows", "1")
+        await office.limit("cleo", "--monthly", "EUR=99", "--percent", "5")
+        _ = await run(
+            "policy", "set", TestDatabase.loginName("cleo"), "--remove", environment: office.owner)
+        let before = await run("audit", "verify", environment: office.environment("dan"))
+        _ = await run(
+            "policy", "set", "everyone", "--increase", "150", environment: office.owner)
+        await office.limit("cleo", "--monthly", "EUR=99")
+        let set = await run("audit", "verify", environment: office.environment("dan"))
+        let connection = try await TestDatabase.connect()
+        try await connection.script(script)
+        await connection.close()
+
+        let after = await run("audit", "verify", environment: office.environment("dan"))
+
+        #expect(before.code == .done, "\(before.output)\(before.messages)")
+        #expect(set.code == .done, "\(set.output)\(set.messages)")
+        #expect(after.code != .done)
+        let text = (after.output + after.messages)
+            .replacing(TestDatabase.loginName("ben"), with: "ben")
+        #expect(text.contains(said), "\(text)")
+    }
+
     @Test func defaultLimits_ofTheOwner_holdUntilRemoved_andAreAudited() async throws {
         let office = try await Office()
         try await office.submit()

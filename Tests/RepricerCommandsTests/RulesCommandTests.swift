@@ -331,6 +331,7 @@ import Testing
 
         let outcome = await run("rules", "import", withdrawal, environment: office.ana)
         let again = await run("rules", "import", withdrawal, environment: office.ana)
+        try await TestDatabase.shipDefaultLimits()
         let audit = await run("audit", "verify", environment: office.ana)
 
         #expect(outcome.code == .done, "\(outcome.messages)")

@@ -4,7 +4,7 @@ import Postgres
 /// price or rate.
 enum AuditedContentQueries {
     /// Batches that ask for something else than was submitted, as another price, item or guard, or other rows held out,
-    /// and those that others approved first; rules, past increases and closed months with other contents.
+    /// and those that others approved first; rules, past increases and closed months with other contents; and other limits.
     static func altered(on connection: isolated PostgresConnection) throws -> [String] {
         let submitted = try lines(
             connection.query(
@@ -57,7 +57,7 @@ enum AuditedContentQueries {
                 try $0.digest != digest("closed_month_sha256(\($0.key)::date)", on: connection)
             }
             .map { "\($0.object): has other figures than when it was closed" }
-        return try found + otherFirstApprovals(on: connection)
+        return try found + otherFirstApprovals(on: connection) + otherLimits(on: connection)
     }
 
     private typealias Line = (object: String, key: String, digest: String?)
@@ -102,6 +102,47 @@ enum AuditedContentQueries {
                 WHERE d.object = 'batch:' || f.batch_id AND d.actor = f.approver
                     AND d.occurred_at = f.approved_at)
             ORDER BY 1
+            """
+        ).map { try $0.text("message") }
+    }
+
+    /// Limits of approvers that differ from what the newest line about them says, and default limits that differ from
+    /// that or, where no line is about them, from those that are shipped.
+    private static func otherLimits(
+        on connection: isolated PostgresConnection
+    ) throws -> [String] {
+        try connection.query(
+            """
+            -- name: otherLimits
+            WITH newest AS (
+                SELECT DISTINCT ON (t.object, is_of_all) t.object, t.action = 'set_default_limits' AS is_of_all,
+                    CASE WHEN t.action <> 'drop_limit' THEN t.details::jsonb END AS limits
+                FROM repricer.audit_trail t WHERE t.action IN ('set_limit', 'drop_limit', 'set_default_limits')
+                ORDER BY t.object, is_of_all, t.sequence DESC
+            ), said AS (
+                SELECT * FROM newest
+                UNION ALL
+                -- As 0009_approval.sql ships them.
+                SELECT 'approver:everyone', true, jsonb_build_object(
+                    'max_rise_basis_points', 10000, 'max_fall_basis_points', round(20000 / 3.0, 6))
+                WHERE NOT EXISTS (SELECT FROM newest WHERE is_of_all)
+            ), stored AS (
+                SELECT 'approver:' || l.approver AS object, false AS is_of_all, jsonb_build_object(
+                    'max_rows', l.max_rows, 'max_basis_points', l.max_basis_points,
+                    'max_monthly_milliunits', l.max_monthly_milliunits, 'needs_first', l.needs_first) AS limits
+                FROM repricer.approval_limits l
+                UNION ALL
+                SELECT 'approver:everyone', true, jsonb_build_object(
+                    'max_rise_basis_points', d.max_rise_basis_points, 'max_fall_basis_points', d.max_fall_basis_points)
+                FROM repricer.default_limits d
+            )
+            SELECT coalesce(s.object, n.object) || CASE
+                WHEN s.limits IS NULL THEN ': a line sets limits that are not stored'
+                WHEN n.limits IS NULL THEN ': has limits that no line sets'
+                ELSE ': has other limits than the newest line says' END AS message
+            FROM stored s FULL JOIN said n ON n.object = s.object AND n.is_of_all = s.is_of_all
+            -- What is not limited is null, or left out.
+            WHERE jsonb_strip_nulls(s.limits) IS DISTINCT FROM jsonb_strip_nulls(n.limits) ORDER BY 1
             """
         ).map { try $0.text("message") }
     }

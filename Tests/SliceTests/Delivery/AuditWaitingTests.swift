@@ -34,6 +34,7 @@ struct AuditWaitingTests {
         #expect(try await owner.transaction { try AuditQueries.settle(on: $0) } == 1)
         try await holder.script("COMMIT")
         #expect(try await owner.transaction { try AuditQueries.settle(on: $0) } == 0)
+        try await TestDatabase.shipDefaultLimits()
         let chain = try await owner.read { try AuditQueries.verify(kept: nil, on: $0) }
         #expect(chain.findings == [])
         let lines = try await owner.read { try AuditQueries.page(after: 0, on: $0) }

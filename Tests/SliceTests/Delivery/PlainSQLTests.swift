@@ -345,6 +345,7 @@ import Testing
             SELECT repricer.import_rules('f', 'c', \(at), ARRAY['always_consent'], ARRAY['CHL'], ARRAY[NULL],
                 ARRAY[NULL], ARRAY['2020-01-01Z'::timestamptz], ARRAY[1], ARRAY['apple']);
             """, by: harness.approver)
+        try await TestDatabase.shipDefaultLimits()
         let (instants, old, chain) = try await Self.own { owner in
             let row = try await owner.query(
                 """
@@ -526,6 +527,7 @@ import Testing
                 ARRAY[2], ARRAY['USD'])
             """, by: harness.submitter)
 
+        try await TestDatabase.shipDefaultLimits()
         let (sound, planted) = try await Self.own { owner in
             try await owner.script("SELECT report.close_month('2026-01', now())")
             let sound = try await owner.read { try AuditQueries.verify(kept: nil, on: $0) }
@@ -553,6 +555,7 @@ import Testing
         }
         try await harness.approve(batchID)
 
+        try await TestDatabase.shipDefaultLimits()
         let chain = try await Self.own { owner in
             try await owner.read { try AuditQueries.verify(kept: nil, on: $0) }
         }
