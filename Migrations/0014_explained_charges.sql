@@ -250,7 +250,8 @@ CROSS JOIN LATERAL (
         -- The customer bought it again: after the change had ended or, while it is in effect, at the old price or less. Or it is
         -- a renewal at that price. While a change is in effect, only a customer who had left buys the item again: a statement
         -- told of the end, or nothing was paid for then. A modification within a paid period explains no renewal.
-        (c.state IN ('declined', 'cancelled', 'lapsed') AND h.purchased_at > c.ended_at
+        -- The App Store may date a purchase at the very instant of the end.
+        (c.state IN ('declined', 'cancelled', 'lapsed') AND (h.purchased_at > c.ended_at OR h.is_purchase AND h.purchased_at = c.ended_at)
                 AND (h.price_milliunits <> c.new_price_milliunits OR h.currency <> c.currency)
             OR t.is_in_effect AND h.price_milliunits <= c.current_price_milliunits)
             AND (h.is_purchase OR EXISTS (
@@ -258,7 +259,8 @@ CROSS JOIN LATERAL (
                 WHERE b.original_transaction_id = c.original_transaction_id
                     AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus)) AND b.is_purchase
                     AND NOT b.is_added_seat
-                    AND b.purchased_at > CASE WHEN t.is_in_effect THEN c.effective_at ELSE c.ended_at END AND b.purchased_at < h.purchased_at
+                    AND CASE WHEN t.is_in_effect THEN b.purchased_at > c.effective_at ELSE b.purchased_at >= c.ended_at END
+                    AND b.purchased_at < h.purchased_at
                     -- An offer by which the customer came back says nothing of the price that follows it. Nor does a price in
                     -- the storefront where the customer came back of one in a storefront to which the customer moved afterwards.
                     AND (b.currency = h.currency AND (b.price_milliunits = h.price_milliunits
@@ -445,9 +447,11 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
             AND (e.type <> 'GRACE_PERIOD_EXPIRED'
                 OR missed.at BETWEEN e.signed_at - interval '61 days' AND e.signed_at + interval '61 days')
             AND (e.type <> 'EXPIRED' OR missed.at >= e.signed_at - interval '61 days')
-            -- Another plan was chosen for the renewals that follow. A statement without a subtype takes the choice back. What the
-            -- customer changed by buying this very period is this plan already.
-            AND (e.type <> 'DID_CHANGE_RENEWAL_PREF' OR e.subtype IN ('UPGRADE', 'DOWNGRADE')
+            -- Another plan was chosen for the renewals that follow. A statement without a subtype takes the choice back, unless
+            -- it lists what renews, and this item is not among it. What the customer changed by buying this very period is this
+            -- plan already.
+            AND (e.type <> 'DID_CHANGE_RENEWAL_PREF'
+                OR (e.subtype IN ('UPGRADE', 'DOWNGRADE') OR e.statement #> '{renewal,items,0}' IS NOT NULL)
                 AND e.signed_at <= missed.at + interval '1 day'
                 -- The choice is about another item where this one renews as before.
                 AND NOT coalesce((e.statement #> '{renewal,items}' @> jsonb_build_array(jsonb_build_object('sku', h.sku))

@@ -472,7 +472,7 @@ BEGIN
             'Renewals charged at the new price and not refunded in full. What charge_exception names as double, or as after_end '
             'while the change is in effect, counts until it is given back.'),
         ('price_change', 'first_charged_at', 'The first of these renewals.'),
-        ('price_change', 'charged_total_milliunits', 'What these renewals charged.'),
+        ('price_change', 'charged_total_milliunits', 'What these renewals charged, less what was refunded.'),
         ('price_change', 'charged_uplift_milliunits',
             'What these renewals charged more than at the old price; of one that was refunded in part, the share that was kept.'),
         ('price_change', 'undoes_change_id', 'The change that this one takes back; null: it is no undo.'),

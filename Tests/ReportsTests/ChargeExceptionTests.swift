@@ -557,6 +557,23 @@ import Testing
         #expect(neverBack.named.map { $0.hasPrefix("\(named) 15990") } == [true])
     }
 
+    /// The App Store dates the purchase at the very instant at which the subscription had ended.
+    @Test(arguments: ["declined", "cancelled", "lapsed"])
+    func whoBuysAgainAtTheInstantOfTheEnd_isChargedAsTheyBought(state: String) async throws {
+        func story(isPurchase: Bool) -> String {
+            Self.change(state)
+                + Self.charge("2026-02-20Z", 9990, until: "2026-03-20Z", isPurchase: isPurchase)
+                + Self.charge("2026-03-20Z", 9990, until: "2026-04-20Z")
+        }
+
+        let back = try await told(story(isPurchase: true))
+        let neverBack = try await told(story(isPurchase: false))
+
+        #expect(back.explained == ["new_purchase", "new_purchase"])
+        #expect(back.named == [])
+        #expect(neverBack.named.count == 1)
+    }
+
     /// The price of an offer by which a customer came back is not the one of the renewals that follow it.
     @Test(arguments: ["declined", "cancelled", "lapsed", "effective"], [0, 4990])
     func whoComesBackByAnOffer_isChargedTheOldPriceAfterIt(state: String, offer: Int) async throws {

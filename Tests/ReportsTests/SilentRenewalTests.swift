@@ -356,6 +356,14 @@ import Testing
             preference("DOWNGRADE", "2026-04-10Z", renewing: ["PLAN"]), ["05", "06", "07"]
         ),
         (
+            "the item was taken off the next renewal, and no word says that it is another plan",
+            preference(nil, "2026-04-10Z", renewing: ["NEWS"]), []
+        ),
+        (
+            "another item left the next renewal, and no word says that it is another plan",
+            preference(nil, "2026-04-10Z", renewing: ["PLAN"]), ["05", "06", "07"]
+        ),
+        (
             "the item renews for another time",
             preference("DOWNGRADE", "2026-04-10Z", renewing: ["PLAN"], period: "P1Y"), []
         ),
