@@ -69,6 +69,8 @@ package final class ReconcileService: Service {
             }
             return (summary, failure)
         }
+        // A run that the end of the service cuts short has not failed. Another one is due soon.
+        if failure != nil { try Task.checkCancellation() }
         dependencies.metrics.increment(
             "repricer_reconcile_runs_total", labels: ["result": failure == nil ? "done" : "failed"])
         if let failure {

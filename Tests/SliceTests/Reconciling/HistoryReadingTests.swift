@@ -333,6 +333,31 @@ import Testing
         await harness.close()
     }
 
+    /// The service is told to end while the App Store answers.
+    private struct EndingHistory: HistoryCalls {
+        func history(
+            _ request: NotificationHistoryRequest, paginationToken: String?
+        ) async -> CallOutcome<NotificationHistoryPage> {
+            withUnsafeCurrentTask { $0?.cancel() }
+            return .unknown(reason: "cut short", StoreReply())
+        }
+    }
+
+    /// The end of the service cuts a run short. That is no failure, and nobody is told of one.
+    @Test func runThatTheEndOfTheServiceCutsShort_hasNotFailed() async throws {
+        let harness = try await Harness.make()
+        let lines = LogLines()
+        let service = ReconcileService(
+            harness.reconciler(EndingHistory(), ScriptedIntake(), log: lines.log()),
+            every: .seconds(900))
+
+        let run = Task { try await service.runIfDue() }
+
+        await #expect(throws: CancellationError.self) { try await run.value }
+        #expect(lines.about("reconciling stopped").isEmpty, "\(lines.all)")
+        await harness.close()
+    }
+
     /// What failed is due again within the minute, and not after a whole interval.
     @Test func runThatFails_isDueAgainSoon() async throws {
         let harness = try await Harness.make()
