@@ -109,6 +109,12 @@ struct CancelKind: CallKind {
             else { continue }
             scene[id] = Resolution.Proof(evidenceID: evidence, detail: over)
         }
+        // Whoever has turned the renewal on again since must not lose it to a repetition.
+        let open = attempts.map(\.call).filter { scene[$0.subject] == nil }
+        for (id, evidence) in try CancelQueries.turnedOff(by: open, on: connection) {
+            scene[id] = Resolution.Proof(
+                evidenceID: evidence, detail: "the renewal was turned off, and is on again")
+        }
     }
 
     func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {

@@ -1,6 +1,7 @@
 import Calls
 package import Facts
 package import Postgres
+import Pricing
 
 /// What the calls of Cancel a Subscription do to the dependents for which they are made.
 package enum CancelQueries {
@@ -33,6 +34,30 @@ package enum CancelQueries {
             ORDER BY r.settled_at DESC LIMIT 1
             """
         ).oneOrNil()?.textOrNil("intent")
+    }
+
+    /// The statements that show the renewal off since these calls of one bucket, by their subscriptions: the calls were
+    /// applied, whatever came afterwards.
+    package static func turnedOff(
+        by calls: [StoreCall], on connection: isolated PostgresConnection
+    ) throws -> [String: String] {
+        guard let bucket = calls.first?.bucket else { return [:] }
+        return try connection.query(
+            """
+            -- name: turnedOffByCalls
+            SELECT r.subject, min(e.evidence_id) AS evidence_id
+            FROM repricer.store_calls r
+            JOIN repricer.subscription_events e ON e.original_transaction_id = r.subject AND e.bucket = \(bucket)::smallint
+            WHERE r.subject = ANY (\(calls.map(\.subject))::text[]) AND r.call_id = ANY (\(uuids: calls.map(\.callID))::uuid[])
+                AND r.bucket = \(bucket)::smallint
+                -- Apple's clock dates the statement, and ours the call.
+                AND e.signed_at >= r.prepared_at - \(TrackedChange.clockMargin) * interval '1 millisecond'
+                AND e.statement #>> '{renewal,autoRenewStatus}' = '0'
+            GROUP BY r.subject
+            """
+        ).reduce(into: [:]) { found, row in
+            found[try row.text("subject")] = try row.text("evidence_id")
+        }
     }
 
     /// Marks the dependents that a new call cancels. A statement that writes names one bucket, so there is one for each

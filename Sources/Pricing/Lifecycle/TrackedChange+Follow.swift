@@ -35,7 +35,7 @@ extension TrackedChange {
 
     /// How far our clock may be ahead of Apple's, in milliseconds, while statements about a call still count as later
     /// than the call.
-    static let clockMargin: Int64 = 5 * 60 * 1000
+    package static let clockMargin: Int64 = 5 * 60 * 1000
 
     /// Whether the statement is about this change. A statement older than our call is about another change, unless it
     /// is the answer to that very call.

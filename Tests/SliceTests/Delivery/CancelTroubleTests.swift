@@ -283,6 +283,41 @@ import Testing
         await harness.close()
     }
 
+    /// The call was applied and its answer lost, and the customer has turned the renewal on again. Apple told both before the
+    /// call could be repeated, in whatever order.
+    @Test(
+        arguments: [CancellingStore.Reply.lost, .refused(.haltService, code: 404)], [false, true])
+    func cancel_appliedWithoutAnAnswer_andRenewedByTheCustomer_isNotRepeated(
+        reply: CancellingStore.Reply, isLateFirst: Bool
+    ) async throws {
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore([reply])
+        try await harness.run(harness.canceller(store))
+        store.turnOn("2")
+        let at = harness.clock.nowMilliseconds()
+        let told = [(0, 500), (1, 20_000)].map { renews, later in
+            SubscriptionEvent(
+                key: .init(
+                    signedAt: Instant(milliseconds: at + Int64(later)), evidenceID: "told \(renews)"
+                ),
+                source: .notification, originalTransactionID: "2",
+                type: "DID_CHANGE_RENEWAL_STATUS",
+                subtype: renews == 1 ? "AUTO_RENEW_ENABLED" : "AUTO_RENEW_DISABLED", status: 1,
+                renewal: RenewalStatement(
+                    autoRenewStatus: renews, items: [StatementItem(sku: "FAR", price: 4990)]))
+        }
+        for event in isLateFirst ? told.reversed() : told { try await harness.tell(event) }
+        for _ in 0..<10 {
+            harness.clock.advance(by: .seconds(60))
+            harness.realClock.advance(by: .seconds(60))
+            try await harness.run(harness.canceller(store), rounds: 1)
+        }
+
+        #expect(store.calls.count == 1)
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
+        await harness.close()
+    }
+
     /// A status that shows neither the target nor the parent tells nothing of them: the call does not go again on it.
     @Test func cancel_unansweredAndStatusesShowNothingOfIt_isNotRepeated_thenForAPerson()
         async throws

@@ -71,6 +71,9 @@ final class CancellingStore: StoreCalls, CancelCalls {
         }
     }
 
+    /// The customer turns the renewal on again.
+    func turnOn(_ id: String) { state.withLock { _ = $0.off.remove(id) } }
+
     func setReplies(_ replies: [Reply]) { state.withLock { $0.replies = replies } }
 
     func refuseChecks(_ code: Int?, of id: String? = nil) {
