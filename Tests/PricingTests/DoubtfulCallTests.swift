@@ -166,6 +166,33 @@ private typealias Story = LifecycleStory
         #expect(late.state.changes.map(\.progress.state) == [.cancelled, .aborted])
     }
 
+    /// The answer to the undo was signed before its effect. What Apple tells later decides.
+    @Test func undo_answeredWithTheStateBefore_isAppliedOnceThatShows() {
+        var undo = Story.change(from: 15990, to: 9990, sentAt: Story.at(4), id: "undo")
+        (undo.undoes, undo.requestReferenceID) = ("change-A", "call-of-the-undo")
+        var answer = Story.event(
+            4, nil, source: .response, charged: [Story.charged()],
+            renewing: [Story.renewing(status: "SCHEDULED")])
+        answer.key = .init(
+            signedAt: Story.at(4).advanced(by: 500), evidenceID: "call-of-the-undo")
+        let taken = Story.event(
+            5, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing()])
+        let still = Story.event(
+            5, "PRICE_CHANGE", charged: [Story.charged()],
+            renewing: [Story.renewing(status: "SCHEDULED")])
+        let told = { Story.fold($0, [Story.change(), undo]).state.changes.map(\.progress) }
+
+        let answered = told([Story.bought, Story.priceChange, answer])
+        let later = told([Story.bought, Story.priceChange, answer, taken])
+        let never = told([Story.bought, Story.priceChange, answer, still])
+
+        #expect(answered.map(\.state) == [.scheduled, .rejected])
+        #expect(later.map(\.state) == [.invalidated, .scheduled])
+        #expect(later.map(\.reason) == ["undone", "applied_after_all"])
+        #expect(never.map(\.state) == [.scheduled, .rejected])
+        #expect(never.map(\.reason) == [nil, "still_scheduled"])
+    }
+
     /// The first statement about an item, told minutes before a call that is lost, shows the price that it asks for. It is
     /// folded again when a late one arrives, and proves nothing about a call that came after it.
     @Test func statementFromBeforeTheCall_whereNothingWasKnown_provesNothing() {

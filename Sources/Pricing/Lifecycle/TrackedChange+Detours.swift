@@ -278,6 +278,7 @@ extension TrackedChange {
         switch progress.state {
         case .rejected:
             doubtfulSince != nil || progress.reason?.hasSuffix(refusedOnRetry) == true
+                || progress.reason == stillScheduled
         case .awaitingApproval, .queued, .ineligible, .missed, .aborted: doubtfulSince != nil
         case .invalidated: isClosed
         case .sending, .unknown, .scheduled, .pendingConsent, .accepted, .effective, .declined,

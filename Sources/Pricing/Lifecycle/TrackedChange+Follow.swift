@@ -108,7 +108,9 @@ extension TrackedChange {
         else { return }
         guard isAnswer(reading.event) || isApplied(in: renewalItem(reading)) else { return }
         if undoes != nil, let item = renewalItem(reading), !isApplied(in: item) {
-            // Apple does not say that a second call replaces the first, and here it did not.
+            // Apple does not say that a second call replaces the first, and here it did not. A later statement may show
+            // that it did, where this one was behind.
+            guard progress.state != .rejected else { return }
             return move(to: .rejected, reason: stillScheduled, reading, &lines)
         }
         progress.scheduledAt = reading.at
