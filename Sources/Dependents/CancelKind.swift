@@ -112,10 +112,11 @@ struct CancelKind: CallKind {
         // Whoever has turned the renewal on again since must not lose it to a repetition.
         let open = attempts.map(\.call).filter { scene[$0.subject] == nil }
         for (id, evidence) in try CancelQueries.turnedOff(by: open, on: connection) {
-            scene[id] = Resolution.Proof(
-                evidenceID: evidence, detail: "the renewal was turned off, and is on again")
+            scene[id] = Resolution.Proof(evidenceID: evidence, detail: Self.onAgain)
         }
     }
+
+    static let onAgain = "the renewal was turned off, and is on again"
 
     func resolve(_ attempt: Attempt<Self>, in scene: Scene) -> Resolution {
         // The proof is this answer, or a notification that arrived before it.

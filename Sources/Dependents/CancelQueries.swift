@@ -50,14 +50,42 @@ package enum CancelQueries {
             JOIN repricer.subscription_events e ON e.original_transaction_id = r.subject AND e.bucket = \(bucket)::smallint
             WHERE r.subject = ANY (\(calls.map(\.subject))::text[]) AND r.call_id = ANY (\(uuids: calls.map(\.callID))::uuid[])
                 AND r.bucket = \(bucket)::smallint
-                -- Apple's clock dates the statement, and ours the call.
-                AND e.signed_at >= r.prepared_at - \(TrackedChange.clockMargin) * interval '1 millisecond'
-                AND e.statement #>> '{renewal,autoRenewStatus}' = '0'
+                AND \(fragment: isOffSince("r"))
             GROUP BY r.subject
             """
         ).reduce(into: [:]) { found, row in
             found[try row.text("subject")] = try row.text("evidence_id")
         }
+    }
+
+    /// The statement that shows the renewal off since a call for this dependent that was given up with an unknown outcome:
+    /// that call was applied, and the customer has turned the renewal on again. nil where there is none.
+    package static func turnedOff(
+        for open: DependentQueries.Open, on target: String,
+        on connection: isolated PostgresConnection
+    ) throws -> String? {
+        let bucket = Bucket.of(target)
+        return try connection.query(
+            """
+            -- name: turnedOffByDoubtfulCall
+            SELECT min(e.evidence_id) AS evidence_id
+            FROM repricer.store_calls r
+            JOIN repricer.subscription_events e ON e.original_transaction_id = r.subject AND e.bucket = \(bucket)::smallint
+            WHERE r.subject = \(target) AND r.bucket = \(bucket)::smallint AND r.kind = 'cancel' AND r.is_doubtful
+                AND \(open.originalTransactionID) = ANY (r.parents)
+                AND r.prepared_at >= \(timestamp: open.requestedAt)::timestamptz
+                AND \(fragment: isOffSince("r"))
+            """
+        ).one().textOrNil("evidence_id")
+    }
+
+    /// The condition that the statement `e` shows the renewal off since this call. Apple's clock dates the statement, and
+    /// ours the call.
+    private static func isOffSince(_ call: String) -> SQL {
+        """
+        e.signed_at >= \(unsafe: call).prepared_at - \(TrackedChange.clockMargin) * interval '1 millisecond'
+            AND e.statement #>> '{renewal,autoRenewStatus}' = '0'
+        """
     }
 
     /// Marks the dependents that a new call cancels. A statement that writes names one bucket, so there is one for each

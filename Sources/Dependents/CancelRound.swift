@@ -309,6 +309,13 @@ struct CancelRound: Sendable {
         on connection: isolated DatabaseConnection
     ) throws -> Claim? {
         let target = facts.originalTransactionID
+        if let evidence = try CancelQueries.turnedOff(for: open, on: target, on: connection) {
+            let detail = CancelKind.onAgain
+            _ = try connection.pipeline([
+                DependentQueries.confirm(open, detail: detail, evidenceID: evidence, at: now)
+            ])
+            return nil
+        }
         let served = falling.contains(open) ? falling : falling + [open]
         let ids = Set(served.map(\.originalTransactionID)).union([target]).sorted()
         let later = realNow + kind.notYetWait.milliseconds

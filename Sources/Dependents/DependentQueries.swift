@@ -16,6 +16,8 @@ package enum DependentQueries {
         package var parentSKU: String
         package var checks: Int
         package var isCrossSubscription: Bool
+        /// UTC milliseconds.
+        package var requestedAt: Int64
 
         init(_ row: Row) throws {
             originalTransactionID = try row.text("original_transaction_id")
@@ -25,6 +27,7 @@ package enum DependentQueries {
             parentSKU = try row.text("parent_sku")
             checks = try row.int("checks")
             isCrossSubscription = try row.bool("is_cross_subscription")
+            requestedAt = try row.milliseconds("requested_at")
         }
     }
 
@@ -192,7 +195,7 @@ package enum DependentQueries {
 
     private static let columns: SQL = """
         d.original_transaction_id, d.change_id, d.batch_id, d.dependent_sku, d.parent_sku, d.checks,
-            d.is_cross_subscription
+            d.is_cross_subscription, d.requested_at
         """
 
     /// The dependents to cancel that are placed on `target`.

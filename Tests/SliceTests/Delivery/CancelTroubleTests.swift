@@ -295,17 +295,7 @@ import Testing
         try await harness.run(harness.canceller(store))
         store.turnOn("2")
         let at = harness.clock.nowMilliseconds()
-        let told = [(0, 500), (1, 20_000)].map { renews, later in
-            SubscriptionEvent(
-                key: .init(
-                    signedAt: Instant(milliseconds: at + Int64(later)), evidenceID: "told \(renews)"
-                ),
-                source: .notification, originalTransactionID: "2",
-                type: "DID_CHANGE_RENEWAL_STATUS",
-                subtype: renews == 1 ? "AUTO_RENEW_ENABLED" : "AUTO_RENEW_DISABLED", status: 1,
-                renewal: RenewalStatement(
-                    autoRenewStatus: renews, items: [StatementItem(sku: "FAR", price: 4990)]))
-        }
+        let told = [(0, 500), (1, 20_000)].map { Self.toldRenewal($0, at: at + Int64($1)) }
         for event in isLateFirst ? told.reversed() : told { try await harness.tell(event) }
         for _ in 0..<10 {
             harness.clock.advance(by: .seconds(60))
@@ -316,6 +306,44 @@ import Testing
         #expect(store.calls.count == 1)
         #expect(try await harness.dependents() == ["2/FAR confirmed"])
         await harness.close()
+    }
+
+    /// The same where Apple told it only after the call had been given up.
+    @Test func cancel_givenUpWithoutAnAnswer_andRenewedByTheCustomer_isNotCalledAnew() async throws
+    {
+        let harness = try await Harness.declined()
+        let store = harness.cancellingStore([.refused(.haltService, code: 404)])
+        let canceller = harness.canceller(store)
+        try await harness.run(canceller)
+        let at = harness.clock.nowMilliseconds()
+        // Its status shows nothing of it until the call cannot be on its way any more. Then the dependent is requested anew.
+        for _ in 0..<12 where try await harness.dependents() == ["2/FAR cancel_sent"] {
+            harness.clock.advance(by: .seconds(20))
+            harness.realClock.advance(by: .seconds(20))
+            try await harness.run(canceller, rounds: 1)
+        }
+        #expect(try await harness.dependents() == ["2/FAR requested"])
+        for (renews, later) in [(0, 500), (1, 20_000)] {
+            try await harness.tell(Self.toldRenewal(renews, at: at + Int64(later)))
+        }
+        for _ in 0..<30 {
+            harness.clock.advance(by: .seconds(60))
+            harness.realClock.advance(by: .seconds(60))
+            try await harness.run(canceller, rounds: 1)
+        }
+
+        #expect(store.calls.count == 1)
+        #expect(try await harness.dependents() == ["2/FAR confirmed"])
+        await harness.close()
+    }
+
+    private static func toldRenewal(_ renews: Int, at: Int64) -> SubscriptionEvent {
+        SubscriptionEvent(
+            key: .init(signedAt: Instant(milliseconds: at), evidenceID: "told \(renews)"),
+            source: .notification, originalTransactionID: "2", type: "DID_CHANGE_RENEWAL_STATUS",
+            subtype: renews == 1 ? "AUTO_RENEW_ENABLED" : "AUTO_RENEW_DISABLED", status: 1,
+            renewal: RenewalStatement(
+                autoRenewStatus: renews, items: [StatementItem(sku: "FAR", price: 4990)]))
     }
 
     /// A status that shows neither the target nor the parent tells nothing of them: the call does not go again on it.
