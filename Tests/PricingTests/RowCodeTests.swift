@@ -196,6 +196,22 @@ struct RowCodeTests {
         #expect(plan.fault.map { !$0.message.isEmpty && !$0.remedy.isEmpty } ?? true)
     }
 
+    /// Nobody has said that the subscription has ended, so the row is not to be removed but its state to be read.
+    @Test func row_whoseStatusNobodyTold_isNotSaidToBeInactive() throws {
+        let told = SubscriptionFacts.make()
+        var untold = told
+        untold.status = nil
+        var ended = told
+        ended.status = 2
+
+        let notKnown = try #require(Judge.make().one(.make(), untold, JudgeContext()).fault)
+        let known = try #require(Judge.make().one(.make(), ended, JudgeContext()).fault)
+
+        #expect(notKnown.message == "no statement tells whether the subscription is active")
+        #expect(notKnown.remedy.contains("repricer sync"))
+        #expect(known.message == "the subscription is not active (status 2)")
+    }
+
     /// A change that Apple has can be undone, and one that waits here be aborted. One that a customer was asked about ends
     /// by itself.
     @Test(

@@ -125,6 +125,46 @@ import Testing
             #expect(try verifier.open(jws).bytes == [1])
         }
     }
+
+    @Test func setRevoked_whileRootsAreReplaced_isNotLost() async throws {
+        let responder = try Self.responder.get()
+        let ours = try responder.authority.trustedRoots()
+        let both = try TrustedRoots(
+            der: [responder.authority.chainDER()[2], Fixture.authority.get().chainDER()[2]])
+        let verifier = try JWSVerifier(roots: ours)
+        let jws = try responder.authority.signer().sign([1])
+        let leaf = try question(verifier, responder)
+
+        let codes = try await withThrowingTaskGroup(of: Set<String>.self) { group in
+            group.addTask(executorPreference: ThreadExecutor(name: "roots")) {
+                for round in 0..<4000 {
+                    try verifier.replaceRoots(round.isMultiple(of: 2) ? both : ours)
+                }
+                return []
+            }
+            group.addTask(executorPreference: ThreadExecutor(name: "revocations")) {
+                var codes: Set<String> = []
+                for _ in 0..<4000 {
+                    verifier.setRevoked(true, leaf)
+                    codes.insert(self.code(verifier, jws))
+                    verifier.setRevoked(false, leaf)
+                }
+                return codes
+            }
+            return try await group.reduce(into: Set<String>()) { $0.formUnion($1) }
+        }
+        #expect(codes == ["certificate_revoked"])
+        #expect(code(verifier, jws) == "ok")
+    }
+
+    private func code(_ verifier: JWSVerifier, _ jws: String) -> String {
+        do {
+            _ = try verifier.open(jws)
+            return "ok"
+        } catch {
+            return error.code.rawValue
+        }
+    }
 }
 
 @Suite(.serialized, .ownThread) struct RevocationWatchTests {

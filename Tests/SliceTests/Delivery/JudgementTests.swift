@@ -130,6 +130,50 @@ import Testing
         await harness.close()
     }
 
+    /// A check that the App Store puts off says nothing of the call, so it is not one of the three that find nothing.
+    @Test(arguments: [ScriptedCheck.throttled, .notSent])
+    func checkThatIsNotAnswered_doesNotCountAsOneThatFindsNothing(check: ScriptedCheck)
+        async throws
+    {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...12)
+        harness.store.setAnswers(["1"], .refused(.haltService, code: 403))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        #expect(try await harness.stateCounts() == ["scheduled": 11, "unknown": 1])
+
+        harness.store.answerChecks(check.answer(harness.now))
+        try await Self.pass(20, harness, scheduler)
+        let vain = harness.store.checks
+        #expect(vain >= 3)
+        harness.store.answerChecks(nil)
+        for _ in 0..<400 where harness.store.checks < vain + 1 {
+            try await Self.pass(1, harness, scheduler)
+        }
+        let afterOne = try await harness.requestStates()
+        for _ in 0..<400 where try await harness.requestStates().contains("unknown") {
+            try await Self.pass(1, harness, scheduler)
+        }
+
+        #expect(afterOne.filter { $0 == "unknown" }.count == 1)
+        #expect(harness.store.checks == vain + 3)
+        await harness.close()
+    }
+
+    /// What a status check gets where the App Store does not answer it.
+    enum ScriptedCheck: Sendable {
+        case throttled
+        case notSent
+
+        func answer(_ now: Instant) -> StoreAnswer {
+            switch self {
+            case .throttled:
+                .throttled(until: now.advanced(by: 1000), StoreReply(httpStatus: 429))
+            case .notSent: .notSent(reason: "connection refused")
+            }
+        }
+    }
+
     /// It waits under its id until it cannot be on its way any more. Then it goes again under another one, later each time.
     @Test func oneAnswerWithoutACode_ofACallThatWasNotApplied_isCalledAgain_andStopsNobody()
         async throws

@@ -422,6 +422,36 @@ import Testing
         await harness.close()
     }
 
+    /// The run ends before the second check has its permit.
+    @Test func unknownOutcomes_whoseRunEnds_keepWhatWasRead() async throws {
+        let harness = try await Harness.make([.lost, .lost])
+        // A round reads those of one bucket.
+        let other = try #require(
+            (2...9999).map(String.init).first { Bucket.of($0) == Bucket.of("1") })
+        for id in ["1", other] { try await harness.subscribe(id) }
+        try await harness.submitAndApprove([
+            Harness.row("1"), Harness.row(other, line: 3),
+        ])
+        try await harness.deliver(harness.scheduler())
+        let waiting = harness.waiting
+        let untilOneIsRead: CallPermitSource.Wait = { duration in
+            for _ in 0..<1000 where harness.store.checks == 0 { await Task.yield() }
+            guard harness.store.checks == 0 else { throw ReconcileError.storeAway("no permit") }
+            try await waiting(duration)
+        }
+
+        let result = try await harness.reconciler(
+            ScriptedHistory(), ScriptedIntake(), wait: untilOneIsRead
+        ).runOnce()
+
+        let (summary, failure) = try #require(result)
+        #expect(failure is ReconcileError)
+        #expect(harness.store.checks == 1)
+        #expect([summary.unknownChecked, summary.unknownSettled] == [1, 1])
+        #expect(try await harness.requestStates().sorted() == ["answered", "unknown"])
+        await harness.close()
+    }
+
     // MARK: Silences
 
     @Test func listOfIDs_toldToWait_asksNobodyBefore() async throws {
