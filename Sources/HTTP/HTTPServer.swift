@@ -36,6 +36,9 @@ package final class HTTPServer: Service {
         package static let real = System()
     }
 
+    /// Why this machine can't listen on a host's address, whatever the port; nil where it can.
+    package static func obstacle(host: String) -> String? { Listener.obstacle(host: host) }
+
     /// The shortages that clients can cause as fast as they connect. Each gets one log line when it begins and one when
     /// it has ended.
     private struct Outages {

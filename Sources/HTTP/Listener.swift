@@ -55,6 +55,24 @@ final class Listener: Sendable {
             reason: "cannot listen on \(host):\(port): \(String(cString: strerror(code)))")
     }
 
+    /// Why this machine can't listen on a host's address, whatever the port; nil where it can.
+    static func obstacle(host: String) -> String? {
+        let addresses = AddressList(host: host, port: 0, isPassive: true)
+        if let reason = addresses.failure { return reason }
+        var failed: Int32 = EADDRNOTAVAIL
+        for address in addresses.entries {
+            let descriptor = address.openSocket()
+            guard descriptor >= 0 else {
+                failed = errno
+                continue
+            }
+            defer { close(descriptor) }
+            if address.bind(descriptor) == 0 { return nil }
+            failed = errno
+        }
+        return String(cString: strerror(failed))
+    }
+
     private static func listen(host: String, port: Int) throws(HTTPServerError) -> Int32 {
         var failed: Int32 = EADDRNOTAVAIL
         guard (0...65535).contains(port) else { throw failure(host, port, EINVAL) }

@@ -48,6 +48,30 @@ import Testing
         #expect(away.messages.contains("the key is not proved"))
     }
 
+    /// `serve` could not start with them, and must not be the first to say so.
+    @Test func configCheck_whereThisMachineCantListen_namesTheSetting() async throws {
+        let harness = try await ProcessHarness.open()
+        defer { harness.close() }
+        let token = try harness.scratch.file("pages.token", "0123456789abcdef")
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: token)
+        for (name, variable, other) in [
+            ("receiver", "REPRICER_LISTEN", [:]),
+            ("pages", "REPRICER_PAGES_LISTEN", ["REPRICER_PAGES_TOKEN_FILE": token]),
+        ] {
+            // An address that is kept for documentation (RFC 5737).
+            let away = other.merging([variable: "192.0.2.1:8099"]) { $1 }
+            let outcome = try await harness.command(
+                "config", "check", "--log-format", "json", as: "repricerd", exits: .failed,
+                with: away)
+            let line = outcome.output.split(separator: "\n").first { $0.hasPrefix(name) }
+            #expect(line?.contains("FAILED") == true, "\(outcome.output)")
+            #expect(
+                outcome.messages.contains("names 192.0.2.1, where this machine can't listen"),
+                "\(outcome.messages)")
+            #expect(outcome.messages.hasPrefix("{"), "\(outcome.messages)")
+        }
+    }
+
     /// What a role is set to does not reach its members: each user of finance is looked at.
     @Test func financeUsers_withoutLimits_areNamedWithWhatToDo() async throws {
         // In one transaction: users are those of all databases, and other tests look at them, too.

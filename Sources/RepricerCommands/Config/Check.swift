@@ -21,7 +21,7 @@ extension Commands {
         let problems = results.flatMap(\.problems)
         try invocation.print(
             json: ["ok": problems.isEmpty, "checks": results.json(columns)], results.table(columns))
-        for problem in problems { invocation.dependencies.say(problem.description) }
+        for problem in problems { invocation.explaining.say(problem.description) }
         for unknown in configuration.unknownVariables { invocation.note(unknown.description) }
         if problems.isEmpty { return .done }
         return results.contains(where: \.isAway) ? .unavailable : .failed

@@ -44,7 +44,7 @@ struct ConfigurationCheck: Sendable {
             secret("v1 shared secret", .v1SharedSecretFile, configuration.v1SharedSecretFile),
             secret("webhook secret", .webhookSecretFile, configuration.webhookSecretFile),
         ].compactMap { $0 }
-        results.append(pages())
+        results += [receiver(), pages()]
         results += await database()
         results.append(await appStore())
         return results
@@ -107,6 +107,23 @@ struct ConfigurationCheck: Sendable {
         }
     }
 
+    /// Where notifications are received. The port is not tried, because a running service may hold it.
+    private func receiver() -> Result {
+        guard let address = configuration.listen else { return skipped("receiver") }
+        return listening("receiver", .listen, address, found: address.text)
+    }
+
+    private func listening(
+        _ name: String, _ variable: Variable, _ address: Configuration.Address, found: String
+    ) -> Result {
+        guard let obstacle = HTTPServer.obstacle(host: address.host) else {
+            return Result(name: name, found: found, problems: [])
+        }
+        return failed(
+            name, variable, "names \(address.host), where this machine can't listen (\(obstacle))",
+            "name an address of this machine, or 0.0.0.0 for all of them")
+    }
+
     /// Where the pages are, and whether they ask for a password.
     private func pages() -> Result {
         let settings = Live.showing.map(\.rawValue)
@@ -124,7 +141,7 @@ struct ConfigurationCheck: Sendable {
         let password =
             configuration.pagesTokenFile.map { "the password is in \($0)" }
             ?? "no password, for this machine only"
-        return Result(name: "pages", found: "\(address.text), \(password)", problems: [])
+        return listening("pages", .pagesListen, address, found: "\(address.text), \(password)")
     }
 
     private func database() async -> [Result] {
