@@ -102,7 +102,7 @@ class Case:
         self.known = now if known is None else known
         self.is_increase = new_price > self.current
         self.renewals = Renewals(subscription, now, statement)
-        self.siblings = siblings + self._raised({each.sku for each in siblings if not each.why.startswith("line ")})
+        self.siblings = siblings + self._raised()
         self.not_before = not_before
         self.past = subscription.increases(self.known)
         self.books = {}
@@ -111,13 +111,13 @@ class Case:
         self.storefront, self.currency = storefront, subscription.newest.period.currency
         self.conversions = self._conversions() if storefront == "KOR" else set()
 
-    def _raised(self, ours):
-        """Items that renew at a higher price, for which Apple shows no increase: once that is charged it is one. A change
-        of ours explains its own price."""
+    def _raised(self):
+        """Items that renew at a higher price, for which Apple shows no increase: once that is charged it is one.
+        The open changes here were never sent, so none of them explains such a price."""
         found = []
         for item in self.subscription.newest.renewal:
             running = self.subscription.item(item.sku)
-            if running and not item.offer and not item.increase and item.price > running.price and item.sku not in ours:
+            if running and not item.offer and not item.increase and item.price > running.price:
                 found.append(Past(item.sku, self.renewals.known, RAISED))
         return found
 
