@@ -201,6 +201,41 @@ SELECT coalesce(array_agg(said ORDER BY place), '{}') FROM (
         FROM default_limits WHERE p_fall > max_fall_basis_points) AS each
 $$;
 
+-- The limits of an approver: those that name them, or else those of their roles.
+CREATE FUNCTION repricer.limits_of(p_approver text) RETURNS SETOF repricer.approval_limits
+    LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
+    SELECT l.* FROM approval_limits l
+    WHERE l.approver = p_approver
+        OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = p_approver)
+            AND EXISTS (SELECT FROM pg_roles r JOIN pg_roles u ON u.rolname = p_approver
+                WHERE r.rolname = l.approver AND pg_has_role(u.oid, r.oid, 'MEMBER'))
+$$;
+
+-- Whether a person may still approve: a database user who can log in, is a member of repricer_pricing and, where there are
+-- limits, is named by one. A first approval counts as long as that is so.
+CREATE FUNCTION repricer.may_approve(p_approver text) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM pg_roles u
+            WHERE u.rolname = p_approver AND u.rolcanlogin AND pg_has_role(u.oid, 'repricer_pricing', 'MEMBER'))
+        AND (NOT EXISTS (SELECT FROM approval_limits) OR EXISTS (SELECT FROM limits_of(p_approver)))
+$$;
+
+-- Refuses a decision of session_user on what they submitted themselves, and on what a user submitted who no longer exists:
+-- whoever was renamed would otherwise be another person.
+CREATE FUNCTION repricer.require_another(p_submitter text, p_what text) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = repricer, pg_temp AS $$
+BEGIN
+    IF p_submitter = session_user THEN
+        RAISE EXCEPTION 'user % submitted this %; another user must approve it', session_user, p_what
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = p_submitter) THEN
+        RAISE EXCEPTION 'user %, who submitted this %, no longer exists, so nobody can tell whether you are another person; reject it, and submit it anew',
+            p_submitter, p_what USING ERRCODE = 'insufficient_privilege';
+    END IF;
+END
+$$;
+
 -- Which of an approver's limits these measures exceed; where no limit names the approver, those of their roles count, and of
 -- several the one that is exceeded least. Empty: none is exceeded. Null: no limit names them or a role of theirs. Beyond the
 -- default limits a second approver is needed, unless the limit has a percentage of its own.
@@ -215,11 +250,7 @@ CREATE FUNCTION repricer.approver_shortfall(
                 THEN ARRAY[format('%s approves as the second only', l.approver)] ELSE '{}' END
             || CASE WHEN l.max_basis_points IS NULL AND NOT p_has_first
                 THEN defaults_exceeded(p_rise, p_fall) ELSE '{}' END AS exceeded
-        FROM approval_limits l
-        WHERE l.approver = p_approver
-            OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = p_approver)
-                AND EXISTS (SELECT FROM pg_roles r JOIN pg_roles u ON u.rolname = p_approver
-                    WHERE r.rolname = l.approver AND pg_has_role(u.oid, r.oid, 'MEMBER'))) each
+        FROM limits_of(p_approver) l) each
     ORDER BY cardinality(each.exceeded), each.approver LIMIT 1
 $$;
 
@@ -231,7 +262,8 @@ CREATE FUNCTION repricer.approval_shortfall(p_batch_id uuid) RETURNS text[]
 DECLARE
     v_measure record;
     v_exceeded text[];
-    v_has_first boolean := EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id);
+    v_has_first boolean := EXISTS (
+        SELECT FROM first_approvals f WHERE f.batch_id = p_batch_id AND may_approve(f.approver));
     v_has_limits boolean := EXISTS (SELECT FROM approval_limits);
 BEGIN
     IF NOT v_has_limits AND NOT EXISTS (SELECT FROM default_limits
@@ -257,7 +289,7 @@ BEGIN
     -- Somebody who may be the second approver has approved already, so this is the first approval that was missing.
     IF v_exceeded = '{}' OR EXISTS (
         SELECT FROM first_approvals f
-        WHERE f.batch_id = p_batch_id
+        WHERE f.batch_id = p_batch_id AND may_approve(f.approver)
             AND approver_shortfall(f.approver, true, v_measure.rows, v_measure.basis_points,
                 v_measure.monthly_milliunits) = '{}')
     THEN
@@ -273,7 +305,8 @@ CREATE FUNCTION repricer.approval_outlook(p_batch_id uuid) RETURNS TABLE (approv
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     v_measure record;
-    v_has_first boolean := EXISTS (SELECT FROM first_approvals f WHERE f.batch_id = p_batch_id);
+    v_has_first boolean := EXISTS (
+        SELECT FROM first_approvals f WHERE f.batch_id = p_batch_id AND may_approve(f.approver));
 BEGIN
     SELECT * INTO v_measure FROM batch_measure(p_batch_id);
     IF NOT EXISTS (SELECT FROM approval_limits) THEN
@@ -447,10 +480,7 @@ BEGIN
         RAISE EXCEPTION 'batch % is %, not awaiting approval', p_batch_id, v_batch.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF v_batch.submitted_by = session_user THEN
-        RAISE EXCEPTION 'user % submitted this batch; another user must approve it', session_user
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
+    PERFORM require_another(v_batch.submitted_by, 'batch');
     SELECT count(*), count(*) FILTER (
             WHERE wave NOT BETWEEN least(1, jsonb_array_length(v_batch.waves)) AND jsonb_array_length(v_batch.waves))
         INTO v_rows, v_stray FROM price_changes WHERE batch_id = p_batch_id;
@@ -493,7 +523,7 @@ BEGIN
         RETURN NULL;
     END IF;
     SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
-        FROM first_approvals WHERE batch_id = p_batch_id;
+        FROM first_approvals WHERE batch_id = p_batch_id AND may_approve(approver);
     PERFORM keep_batch(p_batch_id);
     -- In an UPDATE of a reference table Citus computes nothing from a column, because each node has the row.
     v_release_at := wave_release_at(v_batch.waves -> 0, p_at);
@@ -565,6 +595,16 @@ BEGIN
 END
 $$;
 
+-- Whether a row of the batch has not ended yet.
+CREATE FUNCTION repricer.has_open_rows(p_batch_id uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM price_changes
+        WHERE batch_id = p_batch_id
+            AND stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted'));
+END
+$$;
+
 -- Withdraws what has not been sent; returns the number of changes withdrawn. The submitter may, too.
 CREATE FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamptz, p_new_state text, p_reason text)
     RETURNS bigint
@@ -587,6 +627,10 @@ BEGIN
     IF p_new_state NOT IN ('rejected', 'aborted') THEN
         RAISE EXCEPTION 'a batch is rejected or aborted, not %', p_new_state
             USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF v_state = 'approved' AND NOT has_open_rows(p_batch_id) THEN
+        RAISE EXCEPTION 'batch % is finished: each of its rows has ended, and nothing can be withdrawn', p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     IF v_state IN ('rejected', 'aborted') OR (p_new_state = 'rejected' AND v_state <> 'awaiting_approval')
     THEN

@@ -33,7 +33,9 @@ BEGIN
 END
 $$;
 
--- The service releases the waves whose time has come; a paused batch waits. Returns what it released.
+-- The service releases the waves whose time has come. While the batch, or everything, is paused or halted, they wait: all
+-- waves that became due meanwhile would otherwise go at once. Only a halted batch that has no row left to ask with gets its
+-- next wave. Returns what it released.
 CREATE FUNCTION repricer.release_due_waves(p_at timestamptz)
     RETURNS TABLE (batch_id uuid, name text, wave integer, label text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
@@ -42,12 +44,21 @@ DECLARE
     -- A replica's clock may be ahead, and nobody may choose the instant: a wave is released at its approved time.
     v_at timestamptz := decision_instant(p_at);
 BEGIN
+    IF EXISTS (SELECT FROM service_controls
+        WHERE is_paused OR halted_at IS NOT NULL OR halted_kinds ? 'price_change' OR throttled_kinds ? 'price_change')
+    THEN
+        RETURN;
+    END IF;
     FOR v_batch IN
         SELECT b.* FROM batches b
         WHERE b.next_release_at <= v_at AND b.state = 'approved'
             AND (NOT b.is_paused OR b.probe_at IS NOT NULL)
         ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
     LOOP
+        CONTINUE WHEN v_batch.is_paused AND EXISTS (
+            SELECT FROM price_changes c
+            WHERE c.batch_id = v_batch.batch_id AND c.stage IN ('queued', 'unknown')
+                AND c.wave <= v_batch.released_wave);
         PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, v_at);
         batch_id := v_batch.batch_id;
         name := v_batch.name;

@@ -163,14 +163,15 @@ BEGIN
             AND (m.storefronts IS NULL OR s.storefront IS NULL OR s.storefront = ANY (m.storefronts))
             AND coalesce(s.status NOT IN (2, 5), true);
     v_exceeded := approver_shortfall(session_user,
-        EXISTS (SELECT FROM mass_extension_approvals WHERE extension_id = p_extension_id), v_rows, 0, '{}');
+        EXISTS (SELECT FROM mass_extension_approvals a
+            WHERE a.extension_id = p_extension_id AND may_approve(a.approver)), v_rows, 0, '{}');
     IF v_exceeded IS NULL THEN
         RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
     IF v_exceeded = '{}' OR EXISTS (
         SELECT FROM mass_extension_approvals a
-        WHERE a.extension_id = p_extension_id AND approver_shortfall(a.approver, true, v_rows, 0, '{}') = '{}')
+        WHERE a.extension_id = p_extension_id AND may_approve(a.approver) AND approver_shortfall(a.approver, true, v_rows, 0, '{}') = '{}')
     THEN
         RETURN NULL;
     END IF;
@@ -200,10 +201,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %, not awaiting approval', p_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF v_mass.submitted_by = session_user THEN
-        RAISE EXCEPTION 'user % asked for this extension; another user must approve it', session_user
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
+    PERFORM require_another(v_mass.submitted_by, 'extension');
     LOCK TABLE approval_limits IN SHARE MODE;
     v_exceeded := extension_shortfall(p_extension_id);
     v_details := json_build_object('product', v_mass.product_id, 'storefronts', v_mass.storefronts,

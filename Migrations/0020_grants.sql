@@ -91,7 +91,7 @@ GRANT EXECUTE ON FUNCTION repricer.bucket_of(text), repricer.rate_clock(), repri
         boolean[], text[]),
     repricer.import_history(text, text, timestamptz, text[], text[], date[], bigint[], bigint[], text[]),
     repricer.close_change(uuid, timestamptz, text),
-    repricer.approval_outlook(uuid), repricer.approve_batch(uuid, timestamptz), repricer.withdraw_batch(uuid, timestamptz, text, text),
+    repricer.approval_outlook(uuid), repricer.may_approve(text), repricer.has_open_rows(uuid), repricer.approve_batch(uuid, timestamptz), repricer.withdraw_batch(uuid, timestamptz, text, text),
     repricer.release_wave(uuid, integer, timestamptz), repricer.set_pause(uuid, timestamptz, boolean, text),
     repricer.undo_obstacle(text, boolean, boolean, timestamptz, boolean, timestamptz),
     repricer.undo_candidates(uuid, text, text, timestamptz),
@@ -147,7 +147,7 @@ GRANT SELECT ON repricer.app_binding TO repricer_service, repricer_pricing;
 -- A person who decides with a program that is older than the newest breaking migration is told so.
 GRANT EXECUTE ON FUNCTION repricer.allow_program(integer) TO repricer_pricing;
 -- The service's pages show what the approval policy says about a batch.
-GRANT EXECUTE ON FUNCTION repricer.approval_outlook(uuid) TO repricer_service;
+GRANT EXECUTE ON FUNCTION repricer.approval_outlook(uuid), repricer.may_approve(text) TO repricer_service;
 GRANT EXECUTE ON FUNCTION repricer.bind_app(text, text), repricer.begin_rehearsal(timestamptz), repricer.summarise_figures(integer),
     repricer.follow_clock(timestamptz, double precision, timestamptz), repricer.recording_instant(),
     repricer.bucket_of(text), repricer.rate_clock(), repricer.allow_program(integer), repricer.database_identity(),

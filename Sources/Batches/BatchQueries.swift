@@ -76,6 +76,25 @@ package enum BatchQueries {
         ).oneOrNil().map { try $0.text("batch_id") }
     }
 
+    /// Whether a batch was approved, and each of its rows has ended.
+    package static func isFinished(
+        _ batchID: String, on connection: isolated PostgresConnection
+    ) throws -> Bool {
+        let state = try connection.query(
+            """
+            -- name: stateOfBatch
+            SELECT state FROM repricer.batches WHERE batch_id = \(uuid: batchID)
+            """
+        ).one().text("state")
+        guard state == "approved" else { return false }
+        return try !connection.query(
+            """
+            -- name: hasOpenRows
+            SELECT repricer.has_open_rows(\(uuid: batchID)) AS has_open
+            """
+        ).one().bool("has_open")
+    }
+
     package static func all(on connection: isolated PostgresConnection) throws -> [Batch] {
         try connection.query(
             """

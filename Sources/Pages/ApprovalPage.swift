@@ -429,7 +429,7 @@ private struct ApprovalView {
             : """
             <p>\(counted(due.ready)) of \(counted(due.unsent, "row")) may go at once\
             \(due.nextAt.map { ", the next from \(.time($0)) on" } ?? .none)\
-            \(due.waiting > 0 ? "; \(counted(due.waiting)) wait for a later wave" : .none). \
+            \(due.waiting > 0 ? "; \(counted(due.waiting)) wait for the release of their wave" : .none). \
             \(due.firstSendBy.map { "The first must go by \(.time($0))." } ?? .none)</p>
 
             """

@@ -101,7 +101,10 @@ struct DependencyRules {
     }
 
     private func unknown(_ row: BatchRow, _ known: Set<String>) -> RowFault? {
-        guard let sku = row.dependentSKUs.first(where: { !known.contains($0) }) else { return nil }
+        let isUnknown = { (sku: String) in
+            known.firstIndex(of: sku).map { !known[$0].isWritten(as: sku) } ?? true
+        }
+        guard let sku = row.dependentSKUs.first(where: isUnknown) else { return nil }
         return RowFault(
             .dependentUnknown, "the customer has no subscription on which \(sku) is set to renew",
             remedy: "remove it from dependent_skus, or ingest that subscription's notifications")

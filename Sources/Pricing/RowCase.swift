@@ -54,6 +54,11 @@ struct RowCase {
     ]
 }
 
+extension String {
+    /// Whether it has the very same bytes. `==` ignores how an accent is encoded; PostgreSQL and the App Store do not.
+    func isWritten(as other: String) -> Bool { utf8.elementsEqual(other.utf8) }
+}
+
 extension SubscriptionFacts.Offer {
     /// Whether the running period or the next one is charged at the offer's price.
     var isInForce: Bool { isRunning || (periodsLeft ?? 0) > 0 }
@@ -100,6 +105,12 @@ extension RowCase {
     }
 
     private var unknownItem: RowFault? {
+        if let item, !item.sku.isWritten(as: row.sku) {
+            return RowFault(
+                .unknownItem,
+                "\(row.sku) looks like an item of this subscription, but is written with other Unicode characters",
+                remedy: "copy the SKU from the App Store's own data")
+        }
         guard facts.isRenewing(row.sku) else {
             let others = facts.renewingSKUs.sorted().prefix(10).joined(separator: ", ")
             guard

@@ -177,7 +177,36 @@ extension WavePlan {
         return .at(instant)
     }
 
+    /// Refuses a wave with an instant that has passed: the approval would release it with those before it.
+    package func requireAhead(of now: Instant) throws(Fault) {
+        for (index, wave) in waves.enumerated() {
+            guard case .at(let instant) = wave.release, instant <= now else { continue }
+            throw Fault(
+                description:
+                    "wave \(index + 1) (\(wave.label)) is to be released at \(instant.text), which has passed; name a later "
+                    + (index == 0 ? "instant, or none: the approval then releases it" : "instant"))
+        }
+    }
+
+    /// The storefronts that waves name.
+    package var storefronts: [String] { waves.flatMap(\.part.names) }
+
+    private func checkOrder() throws(Fault) {
+        var last: (wave: Int, at: Instant)?
+        for (index, wave) in waves.enumerated() {
+            guard case .at(let instant) = wave.release else { continue }
+            if let last, instant < last.at {
+                throw Fault(
+                    description:
+                        "wave \(index + 1) (\(wave.label)) is to be released at \(instant.text), before wave \(last.wave) "
+                        + "(\(last.at.text)); put the waves in the order of their instants")
+            }
+            last = (index + 1, instant)
+        }
+    }
+
     private func check() throws(Fault) {
+        try checkOrder()
         guard waves.count <= Self.wavesMax else {
             throw Fault(description: "more than \(Self.wavesMax) waves")
         }

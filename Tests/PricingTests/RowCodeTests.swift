@@ -196,6 +196,25 @@ struct RowCodeTests {
         #expect(plan.fault.map { !$0.message.isEmpty && !$0.remedy.isEmpty } ?? true)
     }
 
+    /// Swift takes the two for the same text, PostgreSQL and the App Store do not.
+    @Test func skuWithAnotherEncodingOfAnAccent_isNotKnown() {
+        var facts = SubscriptionFacts.make()
+        facts.edit { $0.sku = "CAF\u{C9}" }
+        facts.edit("OTHER") { $0.sku = "TH\u{C9}" }
+        let context = JudgeContext()
+
+        let same = Judge.make().one(
+            .make(sku: "CAF\u{C9}", dependents: ["TH\u{C9}"]), facts, context)
+        let sku = Judge.make().one(.make(sku: "CAFE\u{301}"), facts, context)
+        let dependent = Judge.make().one(
+            .make(sku: "CAF\u{C9}", dependents: ["THE\u{301}"]), facts, context)
+
+        #expect(same.code == nil)
+        #expect(sku.code == .unknownItem)
+        #expect(sku.fault?.message.contains("other Unicode characters") == true)
+        #expect(dependent.code == .dependentUnknown)
+    }
+
     /// Nobody has said that the subscription has ended, so the row is not to be removed but its state to be read.
     @Test func row_whoseStatusNobodyTold_isNotSaidToBeInactive() throws {
         let told = SubscriptionFacts.make()

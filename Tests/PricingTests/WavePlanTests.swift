@@ -17,6 +17,7 @@ struct WavePlanTests {
         "USA,USA,rest",
         "usa,rest", "US,rest", "USA+,rest", "USA,10%,rest", "1%@,rest", "1%@soon,rest",
         "1%@+2,rest",
+        "10%@2026-12-05,rest@2026-12-01", "1%@2026-12-02,1%@+1d,1%@hand,rest@2026-12-01T23:59:59Z",
         "1%@+0d,rest", "1%@+d,rest", "1%@+99999999d,rest", "１%,rest",
     ])
     func text_whenItIsNoPlan_isRefused(text: String) {
@@ -43,8 +44,29 @@ struct WavePlanTests {
         #expect(held.waves.map(\.release) == [.hand, .hand, .after(90 * 60_000)])
     }
 
+    /// A wrong year would send everything with the approval.
+    @Test func instantOfAWave_thatHasPassed_isRefused() throws {
+        let now = at("2026-12-01T00:00:00Z")
+        let ahead = try WavePlan("1%@2026-12-01T00:00:00.001Z,rest@2026-12-02")
+        let first = try WavePlan("1%@2026-12-01,rest")
+        let later = try WavePlan("1%,1%@+2d,rest@2025-12-03")
+
+        try ahead.requireAhead(of: now)
+        let ofFirst = #expect(throws: WavePlan.Fault.self) { try first.requireAhead(of: now) }
+        let ofLater = #expect(throws: WavePlan.Fault.self) { try later.requireAhead(of: now) }
+
+        #expect(
+            ofFirst?.description
+                == "wave 1 (1%) is to be released at 2026-12-01T00:00:00Z, which has passed; name a later instant, or none: "
+                + "the approval then releases it")
+        #expect(
+            ofLater?.description
+                == "wave 3 (rest) is to be released at 2025-12-03T00:00:00Z, which has passed; name a later instant"
+        )
+    }
+
     @Test func earliestReleases_followOneAnother() throws {
-        let plan = try WavePlan("1%,1%@hand,1%@+2d,1%@2026-12-01,1%@2026-11-20,rest@+12h")
+        let plan = try WavePlan("1%,1%@hand,1%@+2d,1%@2026-11-11,1%@2026-12-01,rest@+12h")
         let long = Array(repeating: "0.01%@+100000d", count: 99).joined(separator: ",") + ",rest"
 
         let releases = plan.earliestReleases(approvedAt: at("2026-11-10T00:00:00Z"))
@@ -53,7 +75,7 @@ struct WavePlanTests {
         #expect(
             releases.map(\.text) == [
                 "2026-11-10T00:00:00Z", "2026-11-10T00:00:00Z",
-                "2026-11-12T00:00:00Z", "2026-12-01T00:00:00Z",
+                "2026-11-12T00:00:00Z", "2026-11-12T00:00:00Z",
                 "2026-12-01T00:00:00Z", "2026-12-01T12:00:00Z",
             ])
         #expect(longest.count == 100)

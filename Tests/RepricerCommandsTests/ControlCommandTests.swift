@@ -121,6 +121,87 @@ import Testing
             text.output.contains("WAVE  ROWS OF  ROWS\n1     USA         2\n2     rest        1\n"))
     }
 
+    /// Neither before the approval nor after it may a row go whose wave waits for a person.
+    @Test func show_ofAFirstWaveThatWaits_saysThatNoRowMayGo() async throws {
+        let office = try await Office()
+        _ = await office.submit("--waves", "50%@hand,rest@+1d")
+
+        let before = await run("show", "spring", environment: office.ben)
+        _ = await run("approve", "spring", "--yes", environment: office.ben)
+        let after = await run("show", "spring", environment: office.ben)
+
+        for shown in [before, after] {
+            #expect(
+                shown.output.replacing("\n  ", with: " ").contains(
+                    "due: 0 of 3 rows may go at once; 3 rows wait for the release of their wave"),
+                "\(shown.output)")
+        }
+    }
+
+    @Test(arguments: [
+        (
+            "50%,rest@2025-12-01",
+            "wave 2 (rest) is to be released at 2025-12-01T00:00:00Z, which has passed"
+        ),
+        ("50%@2029-12-05,rest@2029-12-01", "before wave 1"),
+        ("USB,rest", "the App Store has no storefront USB"),
+    ])
+    func waves_thatNobodyMeans_areRefused(waves: String, said: String) async throws {
+        let office = try await Office()
+
+        for outcome in [
+            await office.submit("--waves", waves),
+            await run("plan", office.file, "--waves", waves, environment: office.ana),
+        ] {
+            #expect(outcome.code == .usage, "\(outcome)")
+            #expect(outcome.messages.contains(said), "\(outcome.messages)")
+        }
+    }
+
+    /// A finished batch stays what it is: charged, and not aborted.
+    @Test func fileOfAFinishedBatch_isNoNewBatch_andTheBatchCanNotBeAborted() async throws {
+        let office = try await Office()
+        _ = await office.submit()
+        _ = await run("approve", "spring", "--yes", environment: office.ben)
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            "UPDATE repricer.price_changes SET state = 'effective', effective_at = now(), ended_at = now()"
+        )
+        await connection.close()
+
+        let again = await office.submit()
+        let named = await run("submit", office.file, "--name", "summer", environment: office.ana)
+        let aborted = await run("abort", "spring", environment: office.ana)
+        let shown = await run("status", "spring", "--json", environment: office.ana)
+
+        #expect(again.code == .done)
+        #expect(
+            again.messages.contains(
+                "no new change. That batch is finished. A file that differs, if only in the order of its rows, is a batch of "
+                    + "its own"), "\(again.messages)")
+        #expect(named.code == .conflict)
+        #expect(named.messages.contains("that batch is finished. A file that differs"), "\(named)")
+        #expect(aborted.code == .conflict)
+        #expect(aborted.messages.contains("is finished: each of its rows has ended"), "\(aborted)")
+        #expect(shown.output.contains(#""state":"approved""#), "\(shown.output)")
+    }
+
+    /// As `plan` says it: what is wrong with the row says nothing of the subscription.
+    @Test func explain_ofARowWithAFaultOfItsOwn_showsTheSubscription() async throws {
+        let office = try await Office()
+
+        let outcome = await run(
+            "explain", "2000000000000001", "PLAN", "12.999", "--json", environment: office.ana)
+
+        #expect(outcome.code == .inputRejected)
+        for fact in [
+            #""storefront":"USA""#, #""period":"P1M""#, #""current_price_milliunits":9990"#,
+            #""stale":true"#,
+        ] {
+            #expect(outcome.output.contains(fact), "\(fact): \(outcome.output)")
+        }
+    }
+
     @Test func waves_fromSubmissionToTheLast_showInTheStatus() async throws {
         let office = try await Office()
         let submitted = await office.submit("--waves", "USA,GBR,rest@+1d")
@@ -147,7 +228,7 @@ import Testing
         #expect(early.code == .conflict)
         #expect(
             shown.output.replacing("\n  ", with: " ").contains(
-                "due: 2 of 3 rows may go at once; 1 row waits for a later wave; the first of all must go by"
+                "due: 2 of 3 rows may go at once; 1 row waits for the release of its wave; the first of all must go by"
             ),
             "\(shown.output)")
         #expect(second.output == "released wave 2 of 3 of spring\n")

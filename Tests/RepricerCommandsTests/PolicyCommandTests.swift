@@ -141,6 +141,66 @@ import Testing
         #expect(trail.output.contains(#""first_approved_by":"\#(TestDatabase.loginName("ben"))""#))
     }
 
+    /// Who could not approve today is no second pair of eyes.
+    @Test(arguments: [
+        "a limit of another alone", "a right that is gone", "a login that is gone", "another name",
+    ])
+    func firstApproval_ofWhomMayNoLongerApprove_doesNotCount(change: String) async throws {
+        let office = try await Office()
+        let (ben, cleo) = (TestDatabase.loginName("ben"), TestDatabase.loginName("cleo"))
+        let isByLimits = change != "a limit of another alone"
+        if isByLimits {
+            for name in ["ben", "cleo", "dan"] { await office.limit(name, "--rows", "1") }
+        } else {
+            let connection = try await TestDatabase.connect()
+            try await connection.script(
+                "UPDATE repricer.default_limits SET max_rise_basis_points = 100")
+            await connection.close()
+        }
+        try await office.submit()
+        let first = await office.approve("ben")
+        let connection = try await TestDatabase.connect()
+        switch change {
+        case "a limit of another alone": await office.limit("cleo", "--rows", "2", "--percent", "1")
+        case "a right that is gone":
+            try await connection.script("REVOKE repricer_pricing FROM \(ben)")
+        case "a login that is gone": try await connection.script("ALTER ROLE \(ben) NOLOGIN")
+        default: try await connection.script("ALTER ROLE \(ben) RENAME TO \(ben)_b")
+        }
+        await connection.close()
+
+        let shown = await run("show", "spring", environment: office.environment("cleo"))
+        let second = await office.approve("cleo")
+        let again = await run("show", "spring", environment: office.environment("cleo"))
+
+        #expect(first.code == .approvalNeededOrRefused)
+        #expect(!shown.output.contains("approved first"), "\(shown.output)")
+        #expect(second.code == .approvalNeededOrRefused, "\(second)")
+        #expect(second.messages.hasPrefix(Self.needed), "\(second)")
+        let whoCounts = again.output.split(separator: "\n").filter {
+            $0.hasPrefix("approved first")
+        }
+        #expect(whoCounts.count == 1 && whoCounts[0].hasSuffix(cleo), "\(again.output)")
+    }
+
+    /// The new name would make the submitter another person.
+    @Test func approve_bySubmitterUnderAnotherName_isRefused() async throws {
+        let office = try await Office()
+        try await office.submit()
+        let (ana, dan) = (TestDatabase.loginName("ana"), TestDatabase.loginName("dan"))
+        let connection = try await TestDatabase.connect()
+        try await connection.script("DROP ROLE \(dan); ALTER ROLE \(ana) RENAME TO \(dan)")
+        await connection.close()
+
+        let outcome = await office.approve("dan")
+
+        #expect(outcome.code == .approvalNeededOrRefused, "\(outcome)")
+        #expect(
+            outcome.messages.contains(
+                "no longer exists, so nobody can tell whether you are another person"))
+        #expect(await office.approve("ben").code == .approvalNeededOrRefused)
+    }
+
     @Test func approve_withinTheLimits_needsNobodyElse() async throws {
         let office = try await Office()
         await office.limit("ben", "--rows", "2", "--percent", "20", "--monthly", "USD=2.167")

@@ -199,8 +199,8 @@ package enum GuardQueries {
         """
     }
 
-    /// Counts moved changes. An unsent change counts too once it is overdue, if its wave is released and it is not
-    /// parked. With `since`, only changes that were sent, became overdue or were released since then count.
+    /// Counts moved changes among those that were sent or whose wave is released. An unsent change counts too once it is
+    /// overdue, if it is not parked. With `since`, only changes that were sent, became overdue or were released since then count.
     private static func moved(
         _ batchID: String, since: Int64?, now: Int64, on connection: isolated PostgresConnection
     ) throws -> Count {
@@ -216,6 +216,7 @@ package enum GuardQueries {
             FROM repricer.price_changes c
             JOIN repricer.batches b ON b.batch_id = c.batch_id
             WHERE c.batch_id = \(uuid: batchID) AND c.stage NOT IN ('awaiting_approval', 'ineligible', 'aborted')
+                AND (c.sent_at IS NOT NULL OR c.wave <= b.released_wave)
                 AND (\(timestamp: since)::timestamptz IS NULL OR c.sent_at >= \(timestamp: since)::timestamptz
                     OR c.sent_at IS NULL AND \(fragment: isReleasedLate) AND greatest(c.send_by,
                         (b.waves -> (c.wave - 1) ->> 'released_at')::timestamptz) >= \(timestamp: since)::timestamptz)

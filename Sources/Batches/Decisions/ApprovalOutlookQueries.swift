@@ -57,9 +57,9 @@ package enum ApprovalOutlookQueries {
                 count(*) FILTER (WHERE c.send_by >= d.now AND c.send_by < d.now + interval '7 days')
                     AS within_a_week
             FROM repricer.price_changes c JOIN repricer.batches b ON b.batch_id = c.batch_id
-            -- The approval releases the first wave.
             CROSS JOIN LATERAL (SELECT \(timestamp: now)::timestamptz AS now,
-                c.wave <= greatest(b.released_wave, 1) AS is_in_turn) AS d
+                c.wave <= b.released_wave OR c.wave = 1 AND b.state = 'awaiting_approval'
+                    AND b.waves #>> '{0,release}' = 'approval' AS is_in_turn) AS d
             WHERE c.batch_id = \(uuid: batchID) AND c.stage IN ('awaiting_approval', 'queued')
                 AND c.state IN ('awaiting_approval', 'queued') AND NOT c.is_held_out
             """

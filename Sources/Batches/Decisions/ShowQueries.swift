@@ -30,10 +30,10 @@ package enum ShowQueries {
                 b.holdout_basis_points, CASE WHEN b.holdout_basis_points > 0 THEN (
                     SELECT count(*) FROM repricer.price_changes c
                     WHERE c.batch_id = \(uuid: batchID) AND c.is_held_out) ELSE 0 END AS held_out,
-                ARRAY(SELECT f.approver FROM repricer.first_approvals f WHERE f.batch_id = b.batch_id
-                    ORDER BY f.approved_at, f.approver) AS first_approvers,
+                ARRAY(SELECT f.approver FROM repricer.first_approvals f
+                    WHERE f.batch_id = b.batch_id AND repricer.may_approve(f.approver) ORDER BY f.approved_at, f.approver) AS first_approvers,
                 ARRAY(SELECT DISTINCT e.what FROM repricer.first_approvals f, unnest(f.exceeded) AS e (what)
-                    WHERE f.batch_id = b.batch_id ORDER BY e.what) AS first_exceeded
+                    WHERE f.batch_id = b.batch_id AND repricer.may_approve(f.approver) ORDER BY e.what) AS first_exceeded
             FROM repricer.batches b WHERE b.batch_id = \(uuid: batchID)
             """
         ).one()
@@ -44,14 +44,16 @@ package enum ShowQueries {
             holdout: row.int("holdout_basis_points"), heldOut: row.int64("held_out"))
     }
 
-    /// Who approved a batch that needs a second approver, in that order.
+    /// Who approved a batch that needs a second approver, in that order, and may approve still: no other first approval
+    /// counts.
     package static func firstApprovers(
         of batchID: String, on connection: isolated PostgresConnection
     ) throws -> [String] {
         try connection.query(
             """
             -- name: firstApprovers
-            SELECT approver FROM repricer.first_approvals WHERE batch_id = \(uuid: batchID)
+            SELECT approver FROM repricer.first_approvals
+            WHERE batch_id = \(uuid: batchID) AND repricer.may_approve(approver)
             ORDER BY approved_at, approver
             """
         ).map { try $0.text("approver") }

@@ -70,12 +70,15 @@ package enum BatchFileEntry: Hashable, Sendable {
     case row(BatchRow)
     case spoiled(SpoiledRow)
 
-    var isSpoiled: Bool {
+    /// The row; nil for a spoiled one.
+    var row: BatchRow? {
         switch self {
-        case .row: false
-        case .spoiled: true
+        case .row(let row): row
+        case .spoiled: nil
         }
     }
+
+    var isSpoiled: Bool { row == nil }
 
     /// The entry; a spoiled row with the faults that the environment adds.
     func judged(in environment: StoreEnvironment) -> BatchFileEntry {
@@ -88,13 +91,10 @@ package enum BatchFileEntry: Hashable, Sendable {
 
 /// Reads a batch file, CSV or NDJSON, one row or one piece at a time and in bounded memory.
 ///
-/// The first character decides the format: `{` begins NDJSON. Each line that is not blank ends up in exactly one entry;
-/// a quoted cell may join several lines in one. An unclosed quote costs only its own line, because the lines that it
-/// swallowed are read again.
+/// The first character decides the format: `{` begins NDJSON. Each line that is not blank ends up in exactly one entry.
+/// No column of a batch file needs a line break, so none is read in a quoted cell, although RFC 4180 allows it: a stray
+/// quote would otherwise swallow all rows up to the next one.
 package struct BatchFileReader {
-    /// A quoted cell over more lines than this was never closed.
-    static let recordLinesMax = 100
-
     /// The file's columns in its order, without those of an earlier rejects file.
     package private(set) var columns: [BatchColumn]
     package let priceUnit: BatchPriceUnit
@@ -136,7 +136,6 @@ package struct BatchFileReader {
             case .nothing: continue
             case .entry(let entry): return entry
             case .malformed(let reason): return parser.misquoted(line.bytes, line.number, reason)
-            case .open: if let entry = try record(line) { return entry }
             }
         }
         return nil
@@ -147,9 +146,7 @@ package struct BatchFileReader {
         var piece = BatchPiece(parser: parser)
         var rows = 0
         while rows < rowsMax {
-            if let block = try scanner.block(
-                linesMax: rowsMax - rows, isQuoted: parser.isCSV)
-            {
+            if let block = try scanner.block(linesMax: rowsMax - rows) {
                 piece.parts.append(.lines(block))
                 rows += block.count
             } else if let entry = try next() {
@@ -160,30 +157,6 @@ package struct BatchFileReader {
             }
         }
         return rows > 0 ? piece : nil
-    }
-
-    /// A record that continues in the lines after its first; nil where all its cells are empty.
-    private mutating func record(_ first: PhysicalLine) throws(BatchFileError) -> BatchFileEntry? {
-        var lines = [first]
-        var bytes = first.bytes
-        var entry = parser.misquoted(first.bytes, first.number)
-        reading: while lines.count < BatchFileReader.recordLinesMax,
-            bytes.count <= LineScanner.lineBytesMax, let line = try scanner.next()
-        {
-            lines.append(line)
-            if line.isTooLong { break }
-            bytes += [UInt8(ascii: "\n")] + line.bytes
-            switch parser.record(bytes, first.number) {
-            case .entry(let entry): return entry
-            case .nothing: return nil
-            case .open: continue
-            case .malformed(let reason):
-                entry = parser.misquoted(first.bytes, first.number, reason)
-                break reading
-            }
-        }
-        scanner.putBack(lines.dropFirst())
-        return entry
     }
 }
 
@@ -211,9 +184,6 @@ package struct BatchPiece: Sendable {
                     case .entry(let entry): entries.append(entry)
                     case .malformed(let reason):
                         entries.append(parser.misquoted(Array(line), number, reason))
-                    case .open:
-                        // A line with an even number of quotes should never get here, but no row may disappear.
-                        entries.append(parser.misquoted(Array(line), number))
                     }
                 }
             }

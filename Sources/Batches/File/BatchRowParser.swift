@@ -8,9 +8,7 @@ struct BatchRowParser: Sendable {
         case entry(BatchFileEntry)
         /// It has nothing but blanks or separators. Spreadsheets write such lines below the last row.
         case nothing
-        /// A quoted cell continues in the next line.
-        case open
-        /// The line is not valid CSV, for this reason.
+        /// The line is not a valid record of CSV, for this reason.
         case malformed(String)
     }
 
@@ -25,8 +23,6 @@ struct BatchRowParser: Sendable {
         builder = BatchRowBuilder(rules: rules, unit: unit, isTyped: header == nil)
     }
 
-    var isCSV: Bool { header != nil }
-
     /// Reads one line that is not too long, without its line feed.
     func read(_ line: UnsafeBufferPointer<UInt8>, _ number: Int) -> Result {
         if line.allSatisfy(isBlank) { return .nothing }
@@ -34,18 +30,12 @@ struct BatchRowParser: Sendable {
         if let cells = PlainRow.cells(of: line, header) {
             return .entry(builder.row(line: number, cells))
         }
-        return record(Array(line), number)
-    }
-
-    /// Reads the lines of one CSV record.
-    func record(_ bytes: [UInt8], _ number: Int) -> Result {
-        guard let header else { return .nothing }
-        switch CSVRecord(bytes) {
+        switch CSVRecord(Array(line)) {
         case .cells(let cells):
             return cells.allSatisfy { $0.allSatisfy(isBlank) }
                 ? .nothing : .entry(row(number, cells, header))
         case .malformed(let reason): return .malformed(reason)
-        case .open: return .open
+        case .open: return .malformed("a quoted cell is not closed on its line")
         }
     }
 
@@ -110,10 +100,10 @@ struct BatchRowParser: Sendable {
     }
 
     /// The spoiled row of a line whose quotes are wrong.
-    func misquoted(
-        _ line: [UInt8], _ number: Int, _ reason: String = "a quoted cell is not closed"
-    ) -> BatchFileEntry {
-        uncut(line, number, reason, remedy: "close each quote, and double those inside")
+    func misquoted(_ line: [UInt8], _ number: Int, _ reason: String) -> BatchFileEntry {
+        uncut(
+            line, number, reason,
+            remedy: "close each quote, double those inside, and put no line break into a cell")
     }
 
     /// The spoiled row of a line that could not be cut into cells.

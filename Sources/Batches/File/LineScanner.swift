@@ -155,28 +155,17 @@ struct LineScanner {
         return line
     }
 
-    /// Whole lines that are already in memory. Each is a complete record, so they can be parsed on any thread. Returns
-    /// nil where the next line must be read by itself.
-    ///
-    /// A CSV record continues in the next line only within quotes, and then its line has an odd number of them
-    /// (`isQuoted`). A line of NDJSON is always a row.
-    mutating func block(linesMax: Int, isQuoted: Bool) throws(BatchFileError) -> LineBlock? {
+    /// Whole lines that are already in memory, so that they can be parsed on any thread. Returns nil where the next line
+    /// must be read by itself.
+    mutating func block(linesMax: Int) throws(BatchFileError) -> LineBlock? {
         guard returned.isEmpty, try fill() else { return nil }
         var end = position
         var lines = 0
-        chunk.withUnsafeBufferPointer { bytes in
-            var isOdd = false
-            var index = position
-            while index < bytes.count, lines < linesMax {
-                let byte = bytes[index]
-                index += 1
-                if byte == UInt8(ascii: "\"") { isOdd.toggle() }
-                guard byte == UInt8(ascii: "\n") else { continue }
-                guard !(isQuoted && isOdd), index - end <= LineScanner.lineBytesMax else { break }
-                end = index
-                lines += 1
-                isOdd = false
-            }
+        while lines < linesMax, let feed = chunk[end...].firstIndex(of: UInt8(ascii: "\n")),
+            feed - end < LineScanner.lineBytesMax
+        {
+            end = feed + 1
+            lines += 1
         }
         guard lines > 0 else { return nil }
         defer {

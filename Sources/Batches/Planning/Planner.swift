@@ -65,6 +65,14 @@ package struct Planner: Sendable {
     package func plan(
         rows: [BatchRow], waves: WavePlan? = nil, asOf now: Instant
     ) async throws -> [PlanRow] {
+        try await plan(entries: rows.map(BatchFileEntry.row), waves: waves, asOf: now)
+    }
+
+    /// Judges rows that are in memory already, good or spoiled.
+    package func plan(
+        entries: [BatchFileEntry], waves: WavePlan? = nil, asOf now: Instant
+    ) async throws -> [PlanRow] {
+        let rows = entries.compactMap(\.row)
         let judge = Judge(
             rules: RuleCourse(rules, from: now), environment: environment, now: now)
         let siblings = Dictionary(grouping: rows, by: \.originalTransactionID)
@@ -78,7 +86,7 @@ package struct Planner: Sendable {
                 connection: connection, known: known,
                 siblings: { siblings[$0] ?? [] },
                 claims: { claims[$0] ?? [] })
-            let piece = try await worker.judge(rows.map(BatchFileEntry.row))
+            let piece = try await worker.judge(entries)
             try await connection.read { try PlanQueries.endSnapshot(on: $0) }
             return piece.rows
         }

@@ -1,3 +1,4 @@
+import Batches
 import Pricing
 
 /// The options that say how a batch is to be delivered, for `plan` and `submit` alike.
@@ -46,9 +47,14 @@ enum BatchTermOptions {
             terms.grouping = grouping
         }
         if let text = arguments[waves] {
-            do throws(WavePlan.Fault) { terms.waves = try WavePlan(text) } catch {
+            let plan: WavePlan
+            do throws(WavePlan.Fault) { plan = try WavePlan(text) } catch {
                 throw UsageError("--waves: \(error)")
             }
+            if let unknown = plan.storefronts.first(where: { !AppStorefronts.all.contains($0) }) {
+                throw UsageError("--waves: the App Store has no storefront \(unknown)")
+            }
+            terms.waves = plan
         }
         if let text = arguments[haltIf] {
             do throws(GuardRail.Fault) { terms.guards = try GuardRail.list(text) } catch {

@@ -46,6 +46,9 @@ struct PlanSession: Sendable {
 
     /// Judges all rows.
     func plan(into sink: some PlanSink) async throws {
+        do throws(WavePlan.Fault) { try terms.waves?.requireAhead(of: asOf) } catch {
+            throw UsageError("--waves: \(error)")
+        }
         let planner = Planner(
             pool: pool, rules: rules, environment: environment, knownAt: known)
         try await planner.plan(

@@ -77,7 +77,7 @@ extension ApprovalFacts {
         if let nextAt = due.nextAt { said.append("the next from \(nextAt.instantText) on") }
         if due.waiting > 0 {
             said.append(
-                "\(counted(due.waiting, "row")) \(due.waiting == 1 ? "waits" : "wait") for a later wave"
+                "\(counted(due.waiting, "row")) \(due.waiting == 1 ? "waits" : "wait") for the release of \(due.waiting == 1 ? "its" : "their") wave"
             )
         }
         if due.overdue > 0 {

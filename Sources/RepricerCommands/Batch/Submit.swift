@@ -85,11 +85,21 @@ extension Commands {
         }
         guard !others.isEmpty else { return }
         let said = others.map { "\($0.option) (\(harmless($0.stored)))" }
+        let isFinished = try await pool.withTransaction {
+            try BatchQueries.isFinished(batchID, on: $0)
+        }
         throw CommandFailure(
             .conflict,
             "nothing stored: this file is batch \(batchID) already, with other "
-                + "\(said.joined(separator: ", ")); give the same ones, or abort that batch first")
+                + "\(said.joined(separator: ", ")); "
+                + (isFinished
+                    ? "that batch is finished. \(anotherFile)"
+                    : "give the same ones, or abort that batch first"))
     }
+
+    /// How the rows of a finished batch are submitted once more.
+    private static let anotherFile =
+        "A file that differs, if only in the order of its rows, is a batch of its own"
 
     /// A hash that was cut while copying would be refused as that of another plan, and only after all rows were judged.
     private static func checkForm(_ arguments: ParsedArguments) throws(UsageError) {
@@ -177,7 +187,11 @@ extension Commands {
         } else {
             let plan =
                 invocation.arguments[planRows] == nil ? "" : ", and --plan-rows was not compared"
-            invocation.note("this file is a batch already: no new change\(plan)")
+            let isFinished = try await pool.withTransaction {
+                try BatchQueries.isFinished(batchID, on: $0)
+            }
+            let ended = isFinished ? ". That batch is finished. \(anotherFile)" : ""
+            invocation.note("this file is a batch already: no new change\(plan)\(ended)")
         }
         return .done
     }

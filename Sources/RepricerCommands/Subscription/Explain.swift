@@ -37,11 +37,7 @@ extension Commands {
                 invocation, currency: facts?.currency, rules: rules.inForce(at: asOf))
             let planner = Planner(
                 pool: pool, rules: rules, environment: environment, knownAt: known)
-            switch entry {
-            case .row(let row): return try await planner.plan(rows: [row], asOf: asOf)
-            case .spoiled(let row): return [row.judged(in: environment).plan]
-            case nil: return []
-            }
+            return try await planner.plan(entries: entry.map { [$0] } ?? [], asOf: asOf)
         }
         guard var row = planned.first else { return .failed }
         // There is no file, so there is no line.

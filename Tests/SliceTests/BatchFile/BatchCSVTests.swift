@@ -29,7 +29,7 @@ struct BatchCSVTests {
 
         let batch = try BatchText(text, chunkBytes: chunkBytes)
 
-        #expect(batch.outline == ["4", "5 bad_sku", "8"])
+        #expect(batch.outline == ["4", "5 malformed_row", "6 malformed_row", "8"])
         #expect(batch.rows.map(\.sku) == ["A,\"x\"", "D"])
     }
 
@@ -165,6 +165,21 @@ struct BatchCSVTests {
             Self.header + "\n2,\"A,1.00,USD\n3,B,1.00,USD\n4,\"C\",1.00,USD\n")
 
         #expect(batch.outline == ["2 malformed_row", "3", "4"])
+    }
+
+    /// Quotes that close one another over several rows would make one row of them, and the others would be gone.
+    @Test(arguments: [
+        "1,A,1.00,USD,,,\"see Tim,\n2,B,1.00,USD,,,\n3,C,1.00,USD,,,ok\",\n4,D,1.00,USD,,,\n",
+        "1,A,1.00,USD,,,\"two\nlines\",\n2,B,1.00,USD,,,\n3,C,1.00,USD,,,\"x\n4,D,1.00,USD,,,\"\n",
+    ])
+    func quotes_thatEncloseLineBreaks_loseNoRow(rows: String) throws {
+        let header = Self.header + ",reject_code,reject_reason,faults"
+        let batch = try BatchText(header + "\n" + rows)
+
+        let lines = rows.split(separator: "\n").count
+        #expect(batch.outline.count == lines, "\(batch.outline)")
+        #expect(batch.spoiled.allSatisfy { $0.fault.code == .malformedRow })
+        #expect(batch.spoiled.first?.fault.message.contains("not closed on its line") == true)
     }
 
     @Test func line_whenTenMegabytesLong_isMalformedAlone() throws {

@@ -88,6 +88,33 @@ import Testing
         await harness.close()
     }
 
+    /// Rows of waves to come can't have missed a renewal, so they say nothing of the first wave.
+    @Test func guardOfMovedRows_ofTheFirstWave_isNotDilutedByWavesToCome() async throws {
+        let harness = try await Harness.make()
+        let rows = try await Self.rows(harness, 40)
+        try await harness.submitAndApprove(
+            rows,
+            terms: BatchTerms(
+                waves: try WavePlan("20%,rest"), guards: try GuardRail.list("moved>20%/5")))
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET wave = CASE WHEN line <= 9 THEN 1 ELSE 2 END;
+            UPDATE repricer.price_changes SET state = 'scheduled', sent_at = '2026-03-01Z',
+                request_reference_id = gen_random_uuid(),
+                due_effective_at = due_effective_at + interval '1 month'
+            WHERE line <= 7
+            """)
+
+        try await Self.watch(harness, LogLines()).round()
+
+        let text = try await owner.query("SELECT paused_reason FROM repricer.batches").one()
+            .textOrNil("paused_reason")
+        #expect(text == "moved>20%/5: 6 of 8")
+        await owner.close()
+        await harness.close()
+    }
+
     /// What is overdue when its wave is released can only go to a later renewal: it counts before it is sent, and not while the
     /// wave waits.
     @Test func guard_whenAnOverdueWaveIsReleased_haltsTheBatchBeforeItsCalls() async throws {

@@ -145,6 +145,56 @@ import Testing
         await harness.close()
     }
 
+    /// All waves that became due meanwhile would go at once, unless they waited, too.
+    @Test(arguments: [
+        "is_paused = true, paused_by = 'ben', paused_at = now()",
+        "halted_at = now(), halted_reason = '4010000'",
+        #"halted_kinds = '{"price_change": {"at": "2026-03-01T00:00:00Z", "reason": "403"}}'"#,
+        #"throttled_kinds = '{"price_change": {"since": "2026-03-01T00:00:00Z", "until": "2026-03-01T00:00:00Z", "answer": "503"}}'"#,
+    ])
+    func waves_whileEverythingIsPausedOrHalted_areNotReleasedByTime(standing: String) async throws {
+        let (harness, batchID) = try await Self.harness("50%,30%@+1d,rest@+1d")
+        try await harness.approve(batchID)
+        let watch = Self.watch(harness)
+        try await harness.write(SQL(unsafe: "UPDATE repricer.service_controls SET \(standing)"))
+
+        harness.clock.advance(by: .seconds(3 * 86_400))
+        for _ in 0..<3 { try await watch.round() }
+        #expect(try await Self.releasedWave(harness) == 1)
+        try await harness.write(
+            """
+            UPDATE repricer.service_controls SET is_paused = false, paused_by = NULL, paused_at = NULL, halted_at = NULL,
+                halted_reason = NULL, halted_kinds = '{}', throttled_kinds = '{}'
+            """)
+        for _ in 0..<3 { try await watch.round() }
+
+        // The third has its day from the release of the second on.
+        #expect(try await Self.releasedWave(harness) == 2)
+        await harness.close()
+    }
+
+    /// A halted batch asks with its own rows whether calls are taken again.
+    @Test func waveOfAHaltedBatch_isReleasedByTimeOnlyWhereNoRowIsLeftToAskWith() async throws {
+        let (harness, batchID) = try await Self.harness("50%,rest@+1d")
+        try await harness.approve(batchID)
+        let watch = Self.watch(harness)
+        try await harness.write(
+            """
+            UPDATE repricer.batches SET is_paused = true, halted_by = '4000134', probe_at = now() + interval '1 year',
+                paused_by = 'repricerd', paused_at = now(), paused_reason = 'refused'
+            """)
+        harness.clock.advance(by: .seconds(2 * 86_400))
+        try await watch.round()
+        #expect(try await Self.releasedWave(harness) == 1)
+
+        try await harness.write(
+            "UPDATE repricer.price_changes SET state = 'aborted', ended_at = now() WHERE wave = 1")
+        try await watch.round()
+
+        #expect(try await Self.releasedWave(harness) == 2)
+        await harness.close()
+    }
+
     private static func releasedWave(_ harness: Harness) async throws -> Int {
         try await harness.service.withConnection { connection in
             try await connection.query("SELECT released_wave FROM repricer.batches").one()
