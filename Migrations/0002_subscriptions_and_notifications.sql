@@ -163,6 +163,7 @@ CREATE TABLE repricer.kept_statements (
     tells_end boolean NOT NULL DEFAULT false,
     left_out jsonb,
     status text,
+    renewal_told jsonb,
     CONSTRAINT kept_statements_pkey PRIMARY KEY (original_transaction_id, signed_at, evidence_id, bucket),
     CONSTRAINT kept_statements_bucket CHECK (bucket = repricer.bucket_of(original_transaction_id))
 );
@@ -175,6 +176,9 @@ COMMENT ON TABLE repricer.kept_statements IS
 COMMENT ON COLUMN repricer.kept_statements.told_period_at IS
     'Start of the paid period that the statement told of before any charge did. Null: a charge tells it, or the column '
     'statement does.';
+COMMENT ON COLUMN repricer.kept_statements.renewal_told IS
+    'What the statement told of the renewal, in the form of the column statement, as far as reports ask for it. Null: nothing, '
+    'or the column statement says it.';
 COMMENT ON COLUMN repricer.kept_statements.tells_end IS
     'Whether the statement told when the paid period ends. Where the column statement is kept, that column says it.';
 
@@ -186,12 +190,23 @@ COMMENT ON COLUMN repricer.kept_statements.left_out IS
 CREATE FUNCTION repricer.tells_end(p_statement jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN p_statement @? '$.transaction.expiresAt ? (@ != null)';
 
+-- The part of a statement that reports ask for after retention has dropped the rest: which items renew, in which period, whether
+-- they do, and since when the subscription has been running.
+CREATE FUNCTION repricer.renewal_told(p_statement jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN jsonb_typeof(p_statement -> 'renewal') = 'object' THEN jsonb_build_object('renewal', jsonb_strip_nulls(
+        jsonb_build_object(
+            'period', p_statement #> '{renewal,period}', 'autoRenewStatus', p_statement #> '{renewal,autoRenewStatus}',
+            'recentSubscriptionStartAt', p_statement #> '{renewal,recentSubscriptionStartAt}',
+            'items', CASE WHEN jsonb_typeof(p_statement #> '{renewal,items}') = 'array' THEN coalesce((
+                SELECT jsonb_agg(jsonb_build_object('sku', i -> 'sku'))
+                FROM jsonb_array_elements(p_statement #> '{renewal,items}') i), '[]') END))) END;
+
 CREATE VIEW repricer.told_statements AS
 SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
     coalesce(repricer.tells_end(statement), false) AS tells_end, statement -> 'ignored' AS left_out, statement ->> 'status' AS status
 FROM repricer.subscription_events
 UNION ALL
-SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, coalesce(statement, renewal_told), recorded_at,
     tells_end OR coalesce(repricer.tells_end(statement), false), left_out, coalesce(statement ->> 'status', status)
 FROM repricer.kept_statements;
 -- Whether a sum of money depends on one of these names: an amount, or what says that there is an amount, of which item, when

@@ -106,7 +106,7 @@ SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, su
     coalesce(repricer.tells_end(statement), false), statement -> 'ignored', statement ->> 'status'
 FROM repricer.subscription_events_at(p_at)
 UNION ALL
-SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, coalesce(statement, renewal_told), recorded_at,
     tells_end OR coalesce(repricer.tells_end(statement), false), left_out, coalesce(statement ->> 'status', status)
 FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;

@@ -9,6 +9,11 @@ CREATE FUNCTION report.as_of() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL 
 COMMENT ON FUNCTION report.as_of() IS
     'The instant that lateness is judged at: the setting repricer.as_of, else the server''s clock.';
 
+-- Days of 24 hours. A session in a time zone with summer time would count an interval of days by its own calendar, and find other
+-- figures than everybody else.
+CREATE FUNCTION repricer.days(p_count integer) RETURNS interval LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN p_count * interval '24 hours';
+
 -- A sum as a report's bigint. One that is too large is refused by name.
 CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
@@ -66,10 +71,14 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.p
         AS old_price_milliunits,
     h.price_milliunits * h.quantity - h.refunded_milliunits AS price_milliunits,
     -- What was kept of it without tax; null where not all of that is signed.
-    (SELECT CASE WHEN bool_and(e.tax_exclusive_milliunits IS NOT NULL) THEN sum(e.tax_exclusive_milliunits)::bigint END
+    (SELECT CASE WHEN bool_and(k.tax_exclusive IS NOT NULL) THEN sum(k.tax_exclusive)::bigint END FROM (
+        -- A charge or refund with its corrections. Nothing but zero without tax was signed of money, so a zero is what corrections
+        -- have left where the newest amount has no tax.
+        SELECT CASE WHEN sum(e.amount_milliunits) = 0 THEN 0 ELSE nullif(sum(e.tax_exclusive_milliunits), 0) END AS tax_exclusive
         FROM repricer.money_entries e
         WHERE e.original_transaction_id = h.original_transaction_id AND e.transaction_id = h.transaction_id
-            AND e.sku = h.sku AND e.currency = h.currency) AS tax_exclusive_milliunits
+            AND e.sku = h.sku AND e.currency = h.currency
+        GROUP BY e.kind, e.occurred_at, e.number) k) AS tax_exclusive_milliunits
 FROM repricer.price_changes c
 JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
     AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
@@ -137,7 +146,7 @@ CROSS JOIN LATERAL (
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
         (k.expires_at - k.purchased_at) / 2 AS half,
         -- The Sandbox's periods are short.
-        least(interval '1 day', (k.expires_at - k.purchased_at) / 10) AS tolerance
+        least(repricer.days(1), (k.expires_at - k.purchased_at) / 10) AS tolerance
     FROM (
         SELECT k.*, count(*) FILTER (WHERE k.is_purchase AND NOT k.is_added_seat AND k.revoked_at IS NULL)
             OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id) AS bought
@@ -152,7 +161,7 @@ CROSS JOIN LATERAL (
         -- in the middle of it. A renewal that the App Store charges up to a day before its period begins is not double.
         NOT h.is_purchase AND coalesce(h.expires_at <= h.kept_before_until AND h.purchased_at < h.kept_before_until
             OR h.purchased_at < h.kept_before_until - interval '1 minute'
-                AND coalesce(h.kept_before_until > least(h.purchased_at + interval '1 day', h.purchased_at + h.half)
+                AND coalesce(h.kept_before_until > least(h.purchased_at + repricer.days(1), h.purchased_at + h.half)
                     OR h.expires_at < h.kept_before_until + h.half, true), false) AS is_double
 ) t
 CROSS JOIN LATERAL (
@@ -210,10 +219,10 @@ CROSS JOIN LATERAL (
             WHEN h.paid_before_until < h.purchased_at - interval '1 minute' THEN EXISTS (
                 SELECT FROM repricer.told_statements q
                 WHERE q.original_transaction_id = c.original_transaction_id AND q.type = 'EXPIRED'
-                    AND q.signed_at > h.paid_before_until - interval '1 day' AND q.signed_at < h.purchased_at)
+                    AND q.signed_at > h.paid_before_until - repricer.days(1) AND q.signed_at < h.purchased_at)
                 AND NOT EXISTS (
                 SELECT FROM repricer.told_statements q
-                WHERE q.original_transaction_id = c.original_transaction_id AND q.signed_at > h.purchased_at - interval '1 day'
+                WHERE q.original_transaction_id = c.original_transaction_id AND q.signed_at >= h.paid_before_until
                     AND (q.statement #>> '{renewal,recentSubscriptionStartAt}')::numeric
                         BETWEEN extract(epoch FROM h.paid_before_until + interval '1 minute') * 1000
                             AND extract(epoch FROM h.purchased_at) * 1000)
@@ -372,11 +381,11 @@ CROSS JOIN LATERAL (
     OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect,
-        least(interval '1 day', h.length / 10) AS tolerance,
+        least(repricer.days(1), h.length / 10) AS tolerance,
         -- A seat that was added may bear the end that the period had before it was extended.
         greatest(h.expires_at, h.kept_until) AS ends_at,
         -- A period that follows an extended one, or one that an offer paid for as a whole, is as long as the customer's plan says.
-        CASE WHEN h.length < interval '6 days' THEN h.length ELSE CASE coalesce(h.period, c.period)
+        CASE WHEN h.length < repricer.days(6) THEN h.length ELSE CASE coalesce(h.period, c.period)
             WHEN 'P1W' THEN interval '7 days' WHEN 'P2M' THEN interval '2 months' WHEN 'P3M' THEN interval '3 months'
             WHEN 'P6M' THEN interval '6 months' WHEN 'P1Y' THEN interval '1 year' ELSE interval '1 month' END END AS step) t
 CROSS JOIN LATERAL (
@@ -411,7 +420,7 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
             AND q.signed_at BETWEEN h.began_at AND missed.at + t.tolerance))
     -- Left out: the item was revoked within the period, or all of it was refunded and it was never charged again, and no other
     -- charge pays for the end of the period.
-    AND NOT ((h.revoked_at IS NOT NULL AND h.revoked_at <= h.expires_at + interval '1 day'
+    AND NOT ((h.revoked_at IS NOT NULL AND h.revoked_at <= h.expires_at + repricer.days(1)
             OR h.next_at IS NULL AND h.refunded_milliunits > 0 AND h.refunded_milliunits >= h.price_milliunits * h.quantity)
         AND coalesce(h.kept_until < h.expires_at - t.tolerance, true))
     -- Before the change is in effect, renewals count from its call until its end.
@@ -434,25 +443,25 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
                     'RENEWAL_EXTENDED', 'OFFER_REDEEMED', 'DID_CHANGE_RENEWAL_PREF')
                 -- A recovered charge shows that the charge before it had failed, even where no statement of that failure is known.
                 OR e.type = 'DID_RENEW' AND e.subtype = 'BILLING_RECOVERY'
-                    AND missed.at BETWEEN e.signed_at - interval '61 days' AND e.signed_at)
+                    AND missed.at BETWEEN e.signed_at - repricer.days(61) AND e.signed_at)
             -- An extension that tells the new end has moved the end of the charge, so the renewal is due then. Seats come and go
             -- without another plan, and a customer who has just bought the item goes on to renew.
             AND (e.type <> 'RENEWAL_EXTENDED' OR NOT e.tells_end)
             AND (e.type <> 'SUBSCRIBED' OR e.signed_at > h.began_at + h.length / 2)
-            AND e.signed_at BETWEEN h.began_at AND next.at + interval '1 day'
+            AND e.signed_at BETWEEN h.began_at AND next.at + repricer.days(1)
             -- A failed charge is tried again for 60 days. It proves nothing about a renewal before it, or later than that.
             -- What ends by it may be told only then. An end tells of all that would have come after it.
             AND (e.type <> 'DID_FAIL_TO_RENEW'
-                OR missed.at BETWEEN e.signed_at - interval '1 day' AND e.signed_at + interval '61 days')
+                OR missed.at BETWEEN e.signed_at - repricer.days(1) AND e.signed_at + repricer.days(61))
             AND (e.type <> 'GRACE_PERIOD_EXPIRED'
-                OR missed.at BETWEEN e.signed_at - interval '61 days' AND e.signed_at + interval '61 days')
-            AND (e.type <> 'EXPIRED' OR missed.at >= e.signed_at - interval '61 days')
+                OR missed.at BETWEEN e.signed_at - repricer.days(61) AND e.signed_at + repricer.days(61))
+            AND (e.type <> 'EXPIRED' OR missed.at >= e.signed_at - repricer.days(61))
             -- Another plan was chosen for the renewals that follow. A statement without a subtype takes the choice back, unless
             -- it lists what renews, and this item is not among it. What the customer changed by buying this very period is this
             -- plan already.
             AND (e.type <> 'DID_CHANGE_RENEWAL_PREF'
                 OR (e.subtype IN ('UPGRADE', 'DOWNGRADE') OR e.statement #> '{renewal,items,0}' IS NOT NULL)
-                AND e.signed_at <= missed.at + interval '1 day'
+                AND e.signed_at <= missed.at + repricer.days(1)
                 -- The choice is about another item where this one renews as before.
                 AND NOT coalesce((e.statement #> '{renewal,items}' @> jsonb_build_array(jsonb_build_object('sku', h.sku))
                         OR e.statement #> '{renewal,items}'
@@ -463,7 +472,7 @@ WHERE h.place = 1 AND c.undoes_change_id IS NULL AND c.state NOT IN ('rejected',
                     SELECT FROM repricer.told_statements b
                     WHERE b.original_transaction_id = h.original_transaction_id AND b.type = 'DID_CHANGE_RENEWAL_PREF'
                         AND coalesce(b.subtype, '') = ''
-                        AND b.signed_at > e.signed_at AND b.signed_at <= missed.at + interval '1 day'
+                        AND b.signed_at > e.signed_at AND b.signed_at <= missed.at + repricer.days(1)
                         -- It may be about other items, while this one stays off the renewal.
                         AND (b.statement #> '{renewal,items}' IS NULL
                             OR b.statement #> '{renewal,items}' @> jsonb_build_array(jsonb_build_object('sku', h.sku))
@@ -522,7 +531,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
         -- An extension that tells the new end has moved that of the charge.
-        max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN interval '90 days' ELSE interval '61 days' END)
+        max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN repricer.days(90) ELSE repricer.days(61) END)
             FILTER (WHERE t.type NOT IN ('EXPIRED', 'REVOKE') AND (t.type <> 'RENEWAL_EXTENDED' OR NOT t.tells_end)) AS until
     FROM repricer.told_statements t
     WHERE t.original_transaction_id = c.original_transaction_id AND t.signed_at > h.purchased_at
@@ -542,7 +551,7 @@ COMMENT ON VIEW repricer.paid_changes IS
 -- That one subscription is silent means something only as long as others are heard: up to the newest charge of anybody, less
 -- three days, because a notification may come late.
 CREATE VIEW repricer.heard_charges AS
-SELECT max(e.occurred_at) - interval '3 days' AS until FROM repricer.money_entries e WHERE e.occurred_at <= report.as_of();
+SELECT max(e.occurred_at) - repricer.days(3) AS until FROM repricer.money_entries e WHERE e.kind = 'charge' AND e.occurred_at <= report.as_of();
 COMMENT ON VIEW repricer.heard_charges IS
     'Three days before the newest charge of anybody. A subscription of which a statement was due before that is silent.';
 
@@ -574,14 +583,14 @@ CROSS JOIN LATERAL (
         k.purchased_at DESC, k.transaction_id LIMIT 1) h
 CROSS JOIN LATERAL (
     SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
-        max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN interval '90 days' ELSE interval '61 days' END)
+        max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN repricer.days(90) ELSE repricer.days(61) END)
             FILTER (WHERE t.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED')
                 OR t.type = 'RENEWAL_EXTENDED' AND NOT t.tells_end) AS until,
         -- The latest that was told. A status that was read counts, too.
         coalesce((array_agg(t.statement #>> '{renewal,autoRenewStatus}' ORDER BY t.signed_at DESC, t.evidence_id DESC)
             FILTER (WHERE t.statement #>> '{renewal,autoRenewStatus}' IS NOT NULL))[1] = '0', false) AS is_off,
-        coalesce((array_agg(t.statement #>> '{status}' ORDER BY t.signed_at DESC, t.evidence_id DESC)
-            FILTER (WHERE t.statement #>> '{status}' IS NOT NULL))[1] <> '1', false) AS is_in_trouble
+        coalesce((array_agg(t.status ORDER BY t.signed_at DESC, t.evidence_id DESC)
+            FILTER (WHERE t.status IS NOT NULL))[1] <> '1', false) AS is_in_trouble
     FROM repricer.told_statements t
     WHERE t.original_transaction_id = c.original_transaction_id AND t.signed_at > h.purchased_at) e
 -- The App Store may date a renewal some moments off.
@@ -591,7 +600,7 @@ WHERE c.stage IN ('scheduled', 'pending_consent', 'accepted') AND c.undoes_chang
     AND c.reason IS DISTINCT FROM 'item_replaced' AND coalesce(s.expires_at, '-infinity') < d.until
     AND greatest(h.expires_at, e.until) < d.until AND NOT e.is_ended AND NOT e.is_off
     -- A charge is tried again for 60 days, also where only a status told of it.
-    AND (NOT e.is_in_trouble OR h.expires_at + interval '61 days' < d.until)
+    AND (NOT e.is_in_trouble OR h.expires_at + repricer.days(61) < d.until)
     AND h.expires_at >= coalesce(c.sent_at, c.doubtful_since, c.scheduled_at)
     AND (t.is_before OR c.stage = 'accepted' OR c.stage = 'scheduled' AND c.direction = 'decrease')
     AND h.revoked_at IS NULL AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)

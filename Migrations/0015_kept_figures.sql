@@ -367,14 +367,14 @@ LEFT JOIN LATERAL (
             SELECT FROM repricer.told_statements e
             WHERE e.original_transaction_id = c.original_transaction_id AND e.type = 'EXPIRED'
                 AND e.subtype = 'PRICE_INCREASE'
-                AND e.signed_at BETWEEN c.ended_at - interval '1 day' AND c.ended_at + interval '1 day')
+                AND e.signed_at BETWEEN c.ended_at - repricer.days(1) AND c.ended_at + repricer.days(1))
         -- What is lost by a change of its own, or as a dependent, is counted there; and all of it under one change.
         AND NOT EXISTS (
             SELECT FROM repricer.price_changes n
             WHERE n.original_transaction_id = c.original_transaction_id AND n.undoes_change_id IS NULL
                 AND (n.state = 'declined' AND (l.sku = ANY (n.dependent_skus) OR l.sku = ANY (n.current_dependent_skus)
                         OR n.change_id < c.change_id AND n.reason IS DISTINCT FROM 'parent_declined'
-                            AND n.ended_at > c.ended_at - interval '1 day')
+                            AND n.ended_at > c.ended_at - repricer.days(1))
                     OR l.sku IN (n.sku, n.current_sku) AND (n.state = 'declined' OR n.reason = 'parent_declined'
                         OR n.state = 'cancelled' AND n.direction = 'increase'
                             AND coalesce(n.consent_asked_at, n.accepted_at) IS NOT NULL)))
@@ -438,7 +438,7 @@ FROM (
                 AND s.direction = 'increase' AND s.undoes_change_id IS NULL
                 AND CASE WHEN s.state IN ('scheduled', 'pending_consent', 'accepted') THEN s.due_effective_at
                         ELSE s.effective_at END
-                    BETWEEN coalesce(c.sent_at, c.consent_asked_at) - interval '12 months'
+                    BETWEEN ((coalesce(c.sent_at, c.consent_asked_at) AT TIME ZONE 'UTC' - interval '12 months') AT TIME ZONE 'UTC')
                     AND coalesce(c.effective_at, c.due_effective_at) - interval '1 millisecond')
             ELSE false END AS is_siblings_doing
     FROM repricer.price_changes c

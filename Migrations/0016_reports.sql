@@ -166,14 +166,16 @@ WHERE d.state = 'confirmed' AND k.renewed_at < coalesce(k.bought_at, 'infinity')
 COMMENT ON VIEW repricer.returned_dependents IS 'Dependents that were proved cancelled, and renewed since.';
 
 CREATE VIEW repricer.lost_dependents AS
--- A dependent that has a lost change of its own in the batch is counted with that change.
+-- A dependent that has a lost change of its own, in whatever batch, is counted with that change.
 SELECT d.batch_id, d.original_transaction_id, d.change_id, c.currency, c.storefront, c.period, count(*) AS dependents,
+    -- One that is paid in another currency is counted, and its price is in no sum of this one.
     -- A dependent on another subscription is paid by that one's period: its price is converted to the period of its
     -- parent. A yearly dependent of a monthly parent would count twelve times otherwise.
     -- By the period that it had when it was cancelled: its subscription may have another one since.
     repricer.fitting(sum(round(d.price_milliunits::numeric
         * coalesce(q.seats, CASE WHEN d.is_cross_subscription THEN 1 ELSE c.forecast_seats END) * repricer.twelfths(coalesce(d.target_period, t.period, c.period))
-        / repricer.twelfths(c.period))), 'the dependents of price change ' || d.change_id) AS price_milliunits
+        / repricer.twelfths(c.period))) FILTER (WHERE coalesce(d.currency, c.currency) = c.currency),
+        'the dependents of price change ' || d.change_id) AS price_milliunits
 FROM repricer.dependent_cancellations d
 LEFT JOIN LATERAL (
     -- Its price is that of one seat.
@@ -196,7 +198,7 @@ LEFT JOIN LATERAL (
 JOIN repricer.price_changes c
     ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
 LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_transaction_id
-WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency AND c.undoes_change_id IS NULL
+WHERE d.state = 'confirmed' AND c.undoes_change_id IS NULL
     AND NOT EXISTS (
         SELECT FROM repricer.returned_dependents x
         WHERE x.original_transaction_id = d.original_transaction_id AND x.bucket = d.bucket AND x.change_id = d.change_id
@@ -204,7 +206,6 @@ WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency AN
     AND NOT EXISTS (
         SELECT FROM repricer.price_changes o
         WHERE o.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
-            AND o.batch_id = d.batch_id
             AND CASE WHEN d.is_cross_subscription
                 THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END IN (o.sku, o.current_sku)
             AND (o.state = 'declined' OR o.reason = 'parent_declined' OR o.state = 'cancelled'
@@ -486,6 +487,9 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('amounts_left_out', true, true,
         'statements with an amount, or what it hangs on, that cannot be meant, or of a charged item without a price: money that is '
         'in no sum, or counts as one seat'),
+    ('overdue_money', false, false,
+        'charges and refunds that were told after retention had compacted their time, and that no earlier statement told: money '
+        'that is in no sum'),
     ('inbox_stuck', false, false, 'notifications with an error, or waiting for more than a day');
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -507,7 +511,7 @@ WITH problems (batch_id, check_name, problems) AS (
             SELECT s.in_billing_retry, s.status FROM repricer.subscriptions s
             WHERE s.original_transaction_id = c.original_transaction_id OFFSET 0) s ON true
         WHERE c.stage IN ('scheduled', 'pending_consent', 'accepted')
-            AND c.due_effective_at < report.as_of() - interval '1 day'
+            AND c.due_effective_at < report.as_of() - repricer.days(1)
             AND NOT coalesce(s.in_billing_retry, false) AND coalesce(s.status, 0) NOT IN (3, 4)
         GROUP BY c.batch_id
     UNION ALL
@@ -595,10 +599,10 @@ JOIN (
     UNION ALL
     SELECT 'refunds_without_amount', count(*) FROM (
         SELECT f.notification_uuid FROM repricer.notifications f
-        WHERE f.type = 'REFUND' AND f.subtype = 'SEATS' AND f.original_transaction_id IS NOT NULL AND NOT EXISTS (
+        WHERE f.type = 'REFUND' AND f.original_transaction_id IS NOT NULL AND NOT EXISTS (
             SELECT FROM repricer.money_entries e
             WHERE e.original_transaction_id = f.original_transaction_id AND e.kind = 'refund'
-                AND e.occurred_at BETWEEN f.signed_at - interval '1 day' AND f.signed_at + interval '1 day')
+                AND e.occurred_at BETWEEN f.signed_at - repricer.days(1) AND f.signed_at + repricer.days(1))
         UNION
         -- A refund whose amount or date is missing, or cannot be one.
         SELECT f.notification_uuid FROM repricer.notifications f
@@ -606,10 +610,18 @@ JOIN (
             SELECT FROM unnest(f.unknown) AS u (part) WHERE u.part ~ '[.]items[.]refunds[.]refund(Amount|Date)[:=]')
     ) AS f
     UNION ALL
+    SELECT 'overdue_money', count(*) FROM repricer.overdue_statements o
+    WHERE o.type IN ('SUBSCRIBED', 'DID_RENEW', 'ONE_TIME_CHARGE', 'OFFER_REDEEMED', 'REFUND', 'REFUND_REVERSED', 'REVOKE') AND NOT EXISTS (
+        SELECT FROM repricer.money_entries e
+        WHERE e.original_transaction_id = o.original_transaction_id AND e.bucket = o.bucket
+            AND e.kind = CASE o.type WHEN 'REFUND' THEN 'refund' WHEN 'REVOKE' THEN 'refund' WHEN 'REFUND_REVERSED' THEN 'reversal'
+                ELSE 'charge' END
+            AND e.occurred_at BETWEEN o.signed_at - repricer.days(2) AND o.signed_at + repricer.days(2))
+    UNION ALL
     SELECT 'amounts_left_out', count(*) FROM repricer.statements_without_amounts
     UNION ALL
     SELECT 'inbox_stuck', count(*) FROM repricer.inbox
-    WHERE error IS NOT NULL OR received_at < report.as_of() - interval '1 day'
+    WHERE error IS NOT NULL OR received_at < report.as_of() - repricer.days(1)
 ) n ON n.check_name = k.check_name;
 COMMENT ON VIEW report.reconciliation IS
     'Every check for every batch (batch_id null: the whole installation), also where all is well.';

@@ -107,8 +107,8 @@ WITH subjects AS (
                         SELECT FROM repricer.told_statements e
                         WHERE e.original_transaction_id = h.original_transaction_id AND e.subtype = 'UPGRADE'
                             AND e.type IN ('DID_CHANGE_RENEWAL_PREF', 'OFFER_REDEEMED')
-                            AND e.signed_at > n.purchased_at - interval '1 day'
-                            AND e.signed_at < n.purchased_at + interval '1 day')) END) AT TIME ZONE 'UTC' AS ends,
+                            AND e.signed_at > n.purchased_at - repricer.days(1)
+                            AND e.signed_at < n.purchased_at + repricer.days(1))) END) AT TIME ZONE 'UTC' AS ends,
         g.given_back_at AT TIME ZONE 'UTC' AS given_back_at, h.expires_at AT TIME ZONE 'UTC' AS expires,
         -- A charge that was refunded in full, or revoked, ends no other: it may have been a second charge for the same time.
         h.revoked_at IS NULL
@@ -137,7 +137,7 @@ WITH subjects AS (
         coalesce(r.given_back_at = r.ends, false) AS is_cut,
         -- A dependent may renew once more before its cancellation ends it.
         coalesce(r.begins > i.ended_at AT TIME ZONE 'UTC'
-            + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
+            + CASE WHEN i.is_dependent THEN repricer.days(31) ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
         -- The charges of an item under any of its names. An added seat may cost only a part of the price; from the renewal on it
@@ -211,7 +211,7 @@ WITH subjects AS (
         WHERE q.original_transaction_id = i.id AND q.signed_at < i.called_at
             AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED')
             AND q.signed_at > (SELECT max(h.expires_at) FROM repricer.charges h
-                WHERE h.original_transaction_id = i.id AND h.sku = ANY (i.names) AND h.purchased_at < i.called_at) - interval '1 day')
+                WHERE h.original_transaction_id = i.id AND h.sku = ANY (i.names) AND h.purchased_at < i.called_at) - repricer.days(1))
 ), known AS (
     SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p
     UNION ALL
@@ -248,7 +248,7 @@ WITH subjects AS (
                     WHERE u.at > c.at AND u.at < m.month + interval '1 month'))) AS is_cut,
         -- The item ended for the reason for which the change ended, unless it was bought again since. Then the statements about
         -- that later end give the reason.
-        coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
+        coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + repricer.days(1)
             AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
     FROM months m JOIN items i ON i.item = m.item LEFT JOIN turns t ON t.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
@@ -271,7 +271,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         WHEN EXISTS (
             SELECT FROM dependents d
             WHERE d.subject = m.subject AND d.at = m.at AND d.id = m.id AND d.name = ANY (m.names) AND d.state = 'declined'
-                AND d.ended_at > m.from_at - interval '31 days' AND d.ended_at < m.to_at + interval '1 day') THEN 'dependents'
+                AND d.ended_at > m.from_at - repricer.days(31) AND d.ended_at < m.to_at + repricer.days(1)) THEN 'dependents'
         WHEN m.is_cut THEN 'refunds'
         ELSE coalesce((
             SELECT CASE
@@ -280,8 +280,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
                     ELSE 'lapsed' END
             FROM repricer.told_statements e
-            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
-                AND e.signed_at < m.to_at + interval '1 day'
+            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - repricer.days(1)
+                AND e.signed_at < m.to_at + repricer.days(1)
                 -- What was recovered, or followed by another charge, ended nothing.
                 AND NOT EXISTS (
                     SELECT FROM repricer.charges h
@@ -297,14 +297,14 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     OR e.type = 'REFUND' AND (EXISTS (
                         SELECT FROM repricer.charges h
                         WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
-                            AND h.revoked_at > m.from_at - interval '1 day' AND h.revoked_at < m.to_at + interval '1 day'
+                            AND h.revoked_at > m.from_at - repricer.days(1) AND h.revoked_at < m.to_at + repricer.days(1)
                             AND h.revoked_at < coalesce(h.expires_at, 'infinity')) OR EXISTS (
                         SELECT FROM repricer.charges h
                         JOIN repricer.money_entries r ON r.original_transaction_id = h.original_transaction_id
                             AND r.transaction_id = h.transaction_id AND r.sku = h.sku AND r.kind = 'refund'
                         WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
                             AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
-                            AND r.occurred_at > m.from_at - interval '1 day' AND r.occurred_at < m.to_at + interval '1 day'
+                            AND r.occurred_at > m.from_at - repricer.days(1) AND r.occurred_at < m.to_at + repricer.days(1)
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
@@ -680,7 +680,7 @@ WITH open AS (
         SELECT e ->> 'currency', e ->> 'storefront', e ->> 'period', (e ->> 'milliunits')::bigint, false
         FROM jsonb_array_elements(c.at_risk_elsewhere) AS e
         UNION ALL
-        -- A dependent that has a change of its own in the batch counts with that one, on whatever subscription it is.
+        -- A dependent that has a change of its own counts with that one, in whatever batch and on whatever subscription it is.
         SELECT k.currency, k.storefront, k.period, -o.milliunits, false
         FROM (
             SELECT c.original_transaction_id, c.bucket, name AS sku FROM unnest(c.dependent_skus) AS name
@@ -691,7 +691,7 @@ WITH open AS (
             SELECT o.currency, o.storefront, o.period, o.current_price_milliunits::numeric * o.forecast_seats AS milliunits
             FROM repricer.price_changes o
             WHERE o.original_transaction_id = d.original_transaction_id AND o.bucket = d.bucket
-                AND o.batch_id = c.batch_id AND o.sku = d.sku AND o.change_id <> c.change_id
+                AND o.sku = d.sku AND o.change_id <> c.change_id
                 AND o.at_risk_milliunits IS NOT NULL AND o.undoes_change_id IS NULL
                 AND o.stage IN ('queued', 'unknown', 'scheduled', 'pending_consent')
                 AND (o.state = 'pending_consent' OR o.forecast_consent IN ('required', 'not_known'))
@@ -721,7 +721,7 @@ COMMENT ON VIEW report.revenue_at_risk IS
     'What every period loses where the customers who must consent, or may have to, do not: by the day it is due.';
 
 -- Sent against held out. For both the question is the same: of the subscriptions whose forecast renewal passed more than a day
--- ago, how many do not pay for every item of theirs any more? Rows that were never sent, though not held out, count among the
+-- ago, and of which it was told whether they renewed, how many do not pay for every item of theirs any more? Rows that were never sent, though not held out, count among the
 -- sent, because among those held out there are such customers, too. The interval of the difference is Newcombe's, from two of
 -- Wilson's.
 CREATE FUNCTION repricer.wilson_bound(p_share numeric, p_of numeric, p_sign integer) RETURNS numeric
@@ -733,21 +733,34 @@ CREATE VIEW report.holdout AS
 WITH rows AS (
     SELECT b.batch_id, c.forecast_consent, c.original_transaction_id, c.is_held_out, c.is_as_meant, c.is_due, c.has_left
     FROM repricer.batches b
+    CROSS JOIN (SELECT h.until FROM repricer.heard_charges h) d
     -- OFFSET 0 makes PostgreSQL read the changes of such batches alone.
     CROSS JOIN LATERAL (
         SELECT c.forecast_consent, c.original_transaction_id, c.is_held_out,
             c.is_held_out OR coalesce(c.sent_at, c.doubtful_since, c.scheduled_at) IS NOT NULL AS is_as_meant,
-            c.forecast_effective_at + interval '1 day' < report.as_of() AS is_due,
-            NOT EXISTS (
-                SELECT FROM repricer.charges h
-                WHERE h.original_transaction_id = c.original_transaction_id
-                    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
-                    AND h.purchased_at <= report.as_of()
-                    AND coalesce(h.expires_at, 'infinity') + interval '1 day' > report.as_of()
-                    -- A revocation ends it on its day, whatever part of the money it gave back.
-                    AND coalesce(h.revoked_at, 'infinity') > report.as_of()
-                    AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)) AS has_left
+            c.forecast_effective_at + repricer.days(1) < report.as_of() AND (p.paid_until + repricer.days(1) > report.as_of()
+                -- Nobody has told whether it goes on: its end is later than all that was heard of anybody, or no charge was told.
+                OR CASE WHEN p.paid_until = '-infinity' THEN p.is_told ELSE p.paid_until < d.until
+                    OR EXISTS (
+                        SELECT FROM repricer.charges g
+                        WHERE g.original_transaction_id = c.original_transaction_id AND g.purchased_at <= report.as_of()
+                            AND g.purchased_at > p.paid_until - repricer.days(1))
+                    OR EXISTS (
+                        SELECT FROM repricer.told_statements t
+                        WHERE t.original_transaction_id = c.original_transaction_id AND t.type IN ('EXPIRED', 'REVOKE')
+                            AND t.signed_at > p.paid_until - repricer.days(1) AND t.signed_at <= report.as_of()) END) AS is_due,
+            p.paid_until + repricer.days(1) <= report.as_of() AS has_left
         FROM repricer.price_changes c
+        CROSS JOIN LATERAL (
+            SELECT coalesce(max(coalesce(h.expires_at, 'infinity')) FILTER (
+                    -- A revocation ends it on its day, whatever part of the money it gave back.
+                    WHERE coalesce(h.revoked_at, 'infinity') > report.as_of()
+                        AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)),
+                '-infinity') AS paid_until, count(*) > 0 AS is_told
+            FROM repricer.charges h
+            WHERE h.original_transaction_id = c.original_transaction_id
+                AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+                AND h.purchased_at <= report.as_of()) p
         WHERE c.batch_id = b.batch_id AND c.undoes_change_id IS NULL
         OFFSET 0) c
     WHERE b.holdout_basis_points > 0 AND b.decided_at <= report.as_of() AND b.state <> 'rejected'

@@ -22,7 +22,7 @@ SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, (
                 FROM repricer.subscription_events_at(p_at) e
                 WHERE e.original_transaction_id = s.original_transaction_id
                     AND e.statement #>> '{transaction,details,additionalTransactionReason}' IS DISTINCT FROM 'SEAT_ADDITION'
-                    AND e.signed_at > coalesce(h.at - interval '40 days', '-infinity')),
+                    AND e.signed_at > coalesce(h.at - repricer.days(40), '-infinity')),
             (SELECT max(coalesce(k.told_period_at,
                     timestamptz 'epoch' + (k.statement #>> '{transaction,purchasedAt}')::bigint * interval '1 millisecond'))
                 FROM repricer.kept_statements k
@@ -75,7 +75,7 @@ $unfrozen$;
 
 CREATE FUNCTION report.batch_summary_as_of(p_at timestamptz, batch uuid DEFAULT NULL)
     RETURNS SETOF report.batch_summary LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $$
+    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off SET timezone = UTC AS $$
 DECLARE
     p_batch ALIAS FOR batch;
 BEGIN
@@ -156,7 +156,7 @@ BEGIN
     EXECUTE format('CREATE FUNCTION repricer.moves_of_at(p_at timestamptz, p_ids text[], p_ats timestamptz[], p_batch uuid) '
         'RETURNS TABLE (id text, at timestamptz, batch_id uuid, month date, currency text, storefront text, opening numeric, '
         'closing numeric, cause text, price_effect numeric) LANGUAGE plpgsql STABLE PARALLEL SAFE COST 10000000 ROWS 10000 '
-        'SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$%s$body$', v_text);
+        'SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off SET timezone = UTC AS $body$%s$body$', v_text);
     SET LOCAL search_path = '';
     FOR v IN SELECT name, is_report FROM (VALUES
             (1, 'charged_renewals', false), (2, 'explained_charges', false), (2, 'heard_charges', false), (2, 'paid_changes', false),
@@ -255,7 +255,7 @@ CROSS JOIN LATERAL (
                 EXECUTE replace($shares$
 CREATE FUNCTION repricer.WHAT_share_at(p_at timestamptz, p_batch uuid, p_first integer, p_last integer)
     RETURNS SETOF repricer.WHAT LANGUAGE plpgsql STABLE PARALLEL SAFE COST 10000000 ROWS 10000
-    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$
+    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off SET timezone = UTC AS $body$
 BEGIN
     RETURN QUERY SELECT w.* FROM repricer.WHAT_at(p_at) w
     WHERE (p_batch IS NULL OR w.batch_id = p_batch) AND w.bucket BETWEEN p_first AND p_last;
@@ -263,7 +263,7 @@ END
 $body$;
 CREATE FUNCTION repricer.WHAT_of_batch_at(p_at timestamptz, p_batch uuid)
     RETURNS SETOF repricer.WHAT LANGUAGE plpgsql STABLE ROWS 10000
-    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$
+    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off SET timezone = UTC AS $body$
 BEGIN
     IF repricer.is_shared_out(p_batch) THEN
         RETURN QUERY
@@ -295,7 +295,7 @@ $body$;
         -- reads what was committed while it waited.
         EXECUTE format($make$
 CREATE FUNCTION report.%I(p_at timestamptz, batch uuid DEFAULT NULL) RETURNS SETOF report.%I LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $body$
+    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off SET timezone = UTC AS $body$
 #variable_conflict use_column
 DECLARE
     p_batch ALIAS FOR batch;
@@ -313,7 +313,7 @@ $past$;
 -- Only reports about rows and money have a past: what is late, lost on its way or stuck is no fact of the past.
 CREATE FUNCTION report.reconciliation_as_of(p_at timestamptz, batch uuid DEFAULT NULL)
     RETURNS SETOF report.reconciliation LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off AS $$
+    SET search_path = repricer, pg_temp SET plan_cache_mode = force_custom_plan SET jit = off SET timezone = UTC AS $$
 DECLARE
     p_batch ALIAS FOR batch;
 BEGIN
@@ -665,7 +665,7 @@ BEGIN
         ('holdout', 'sent_left', 'Of these: at least one of the items is not paid for any more.'),
         ('holdout', 'held_out_subscriptions', 'Subscriptions that were held out, likewise.'),
         ('holdout', 'held_out_left', 'Of these: at least one of the items is not paid for any more.'),
-        ('holdout', 'not_due', 'Subscriptions of both kinds whose forecast renewal has not passed for a day: not counted.'),
+        ('holdout', 'not_due', 'Subscriptions of both kinds whose forecast renewal has not passed for a day, or of which nobody has told yet whether they renewed: not counted.'),
         ('holdout', 'sent_left_basis_points', 'sent_left of sent_subscriptions, in hundredths of a per cent.'),
         ('holdout', 'held_out_left_basis_points', 'held_out_left of held_out_subscriptions, likewise.'),
         ('holdout', 'difference_basis_points', 'The first less the second; null: too few.'),

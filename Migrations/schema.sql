@@ -534,6 +534,7 @@ CREATE FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch 
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 DECLARE
     p_batch ALIAS FOR batch;
@@ -583,6 +584,10 @@ END
 $$;
 
 COMMENT ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) IS 'report.batch_summary as it was known at the instant: by what was recorded until then, late news left out.';
+
+CREATE FUNCTION repricer.days(p_count integer) RETURNS interval
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((p_count)::double precision * '24:00:00'::interval);
 
 CREATE FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[]) RETURNS TABLE(original_transaction_id text, change_id uuid, transaction_id text, sku text, exception text, occurred_at timestamp with time zone, amount_milliunits bigint, expected_milliunits bigint, refunded_milliunits bigint, currency text, storefront text, bucket smallint)
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -800,9 +805,9 @@ COMMENT ON COLUMN repricer.money_entries.explained_as IS 'Why the charge is as i
 COMMENT ON COLUMN repricer.money_entries.uplift_milliunits IS 'How much more the renewal brought than at the old price. Only the first line of a charge at the price of its change has it.';
 
 CREATE VIEW repricer.heard_charges AS
- SELECT (max(e.occurred_at) - '3 days'::interval) AS until
+ SELECT (max(e.occurred_at) - repricer.days(3)) AS until
    FROM repricer.money_entries e
-  WHERE (e.occurred_at <= report.as_of());
+  WHERE ((e.kind = 'charge'::text) AND (e.occurred_at <= report.as_of()));
 
 COMMENT ON VIEW repricer.heard_charges IS 'Three days before the newest charge of anybody. A subscription of which a statement was due before that is silent.';
 
@@ -840,6 +845,7 @@ CREATE TABLE repricer.kept_statements (
     tells_end boolean DEFAULT false NOT NULL,
     left_out jsonb,
     status text,
+    renewal_told jsonb,
     CONSTRAINT kept_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
 );
 
@@ -852,6 +858,8 @@ COMMENT ON COLUMN repricer.kept_statements.tells_end IS 'Whether the statement t
 COMMENT ON COLUMN repricer.kept_statements.left_out IS 'The names of the parts that were left out because they make no sense. Null: nothing was left out.';
 
 COMMENT ON COLUMN repricer.kept_statements.status IS 'The status that Apple told of the subscription. Null: the statement told none, or the column statement says it.';
+
+COMMENT ON COLUMN repricer.kept_statements.renewal_told IS 'What the statement told of the renewal, in the form of the column statement, as far as reports ask for it. Null: nothing, or the column statement says it.';
 
 CREATE TABLE repricer.stale_figures (
     original_transaction_id text NOT NULL,
@@ -989,7 +997,7 @@ UNION ALL
     kept_statements.source,
     kept_statements.type,
     kept_statements.subtype,
-    kept_statements.statement,
+    COALESCE(kept_statements.statement, kept_statements.renewal_told) AS statement,
     kept_statements.recorded_at,
     (kept_statements.tells_end OR COALESCE(repricer.tells_end(kept_statements.statement), false)) AS tells_end,
     kept_statements.left_out,
@@ -1049,15 +1057,15 @@ CREATE VIEW repricer.silent_open_changes AS
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t_1.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t_1.signed_at +
                 CASE t_1.type
-                    WHEN 'RENEWAL_EXTENDED'::text THEN '90 days'::interval
-                    ELSE '61 days'::interval
+                    WHEN 'RENEWAL_EXTENDED'::text THEN repricer.days(90)
+                    ELSE repricer.days(61)
                 END)) FILTER (WHERE ((t_1.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) OR ((t_1.type = 'RENEWAL_EXTENDED'::text) AND (NOT t_1.tells_end)))) AS until,
             COALESCE(((array_agg((t_1.statement #>> '{renewal,autoRenewStatus}'::text[]) ORDER BY t_1.signed_at DESC, t_1.evidence_id DESC) FILTER (WHERE ((t_1.statement #>> '{renewal,autoRenewStatus}'::text[]) IS NOT NULL)))[1] = '0'::text), false) AS is_off,
-            COALESCE(((array_agg((t_1.statement #>> '{status}'::text[]) ORDER BY t_1.signed_at DESC, t_1.evidence_id DESC) FILTER (WHERE ((t_1.statement #>> '{status}'::text[]) IS NOT NULL)))[1] <> '1'::text), false) AS is_in_trouble
+            COALESCE(((array_agg(t_1.status ORDER BY t_1.signed_at DESC, t_1.evidence_id DESC) FILTER (WHERE (t_1.status IS NOT NULL)))[1] <> '1'::text), false) AS is_in_trouble
            FROM repricer.told_statements t_1
           WHERE ((t_1.original_transaction_id = c.original_transaction_id) AND (t_1.signed_at > h.purchased_at))) e)
      CROSS JOIN LATERAL ( SELECT (h.expires_at < (c.due_effective_at - LEAST('01:00:00'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AS is_before) t)
-  WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL) AND (c.reason IS DISTINCT FROM 'item_replaced'::text) AND (COALESCE(s.expires_at, '-infinity'::timestamp with time zone) < d.until) AND (GREATEST(h.expires_at, e.until) < d.until) AND (NOT e.is_ended) AND (NOT e.is_off) AND ((NOT e.is_in_trouble) OR ((h.expires_at + '61 days'::interval) < d.until)) AND (h.expires_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (t.is_before OR (c.stage = 'accepted'::text) OR ((c.stage = 'scheduled'::text) AND (c.direction = 'decrease'::text))) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND COALESCE((s.purchased_at <= h.purchased_at), true) AND (NOT (EXISTS ( SELECT
+  WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL) AND (c.reason IS DISTINCT FROM 'item_replaced'::text) AND (COALESCE(s.expires_at, '-infinity'::timestamp with time zone) < d.until) AND (GREATEST(h.expires_at, e.until) < d.until) AND (NOT e.is_ended) AND (NOT e.is_off) AND ((NOT e.is_in_trouble) OR ((h.expires_at + repricer.days(61)) < d.until)) AND (h.expires_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (t.is_before OR (c.stage = 'accepted'::text) OR ((c.stage = 'scheduled'::text) AND (c.direction = 'decrease'::text))) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND COALESCE((s.purchased_at <= h.purchased_at), true) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.effective_at <= h.purchased_at))))));
 
@@ -1190,6 +1198,7 @@ CREATE FUNCTION report.charge_exception_as_of(p_at timestamp with time zone, bat
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -1307,11 +1316,17 @@ CREATE VIEW repricer.charged_renewals AS
     ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits,
     ( SELECT
                 CASE
-                    WHEN bool_and((e.tax_exclusive_milliunits IS NOT NULL)) THEN (sum(e.tax_exclusive_milliunits))::bigint
+                    WHEN bool_and((k.tax_exclusive IS NOT NULL)) THEN (sum(k.tax_exclusive))::bigint
                     ELSE NULL::bigint
                 END AS "case"
-           FROM repricer.money_entries e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits
+           FROM ( SELECT
+                        CASE
+                            WHEN (sum(e.amount_milliunits) = (0)::numeric) THEN (0)::numeric
+                            ELSE NULLIF(sum(e.tax_exclusive_milliunits), (0)::numeric)
+                        END AS tax_exclusive
+                   FROM repricer.money_entries e
+                  WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))
+                  GROUP BY e.kind, e.occurred_at, e.number) k) AS tax_exclusive_milliunits
    FROM (repricer.price_changes c
      JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
@@ -1405,8 +1420,8 @@ CREATE VIEW repricer.paid_changes AS
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
                 CASE t.type
-                    WHEN 'RENEWAL_EXTENDED'::text THEN '90 days'::interval
-                    ELSE '61 days'::interval
+                    WHEN 'RENEWAL_EXTENDED'::text THEN repricer.days(90)
+                    ELSE repricer.days(61)
                 END)) FILTER (WHERE ((t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND ((t.type <> 'RENEWAL_EXTENDED'::text) OR (NOT t.tells_end)))) AS until
            FROM repricer.told_statements t
           WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
@@ -1499,9 +1514,9 @@ CREATE VIEW repricer.live_change_figures AS
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
           WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
                    FROM repricer.told_statements e
-                  WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - '1 day'::interval)) AND (e.signed_at <= (c.ended_at + '1 day'::interval)))))) AND (NOT (EXISTS ( SELECT
+                  WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - repricer.days(1))) AND (e.signed_at <= (c.ended_at + repricer.days(1))))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes n
-                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (n.dependent_skus)) OR (l.sku = ANY (n.current_dependent_skus)) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - '1 day'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
+                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (n.dependent_skus)) OR (l.sku = ANY (n.current_dependent_skus)) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - repricer.days(1)))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
             repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
@@ -2014,6 +2029,7 @@ CREATE FUNCTION report.consent_funnel_as_of(p_at timestamp with time zone, batch
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -2219,6 +2235,7 @@ CREATE FUNCTION report.dependent_cancellation_as_of(p_at timestamp with time zon
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -2345,7 +2362,7 @@ CREATE VIEW repricer.live_forecast_outcomes AS
                             CASE
                                 WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
                                 ELSE s.effective_at
-                            END >= (COALESCE(c.sent_at, c.consent_asked_at) - '1 year'::interval)) AND (
+                            END >= (((COALESCE(c.sent_at, c.consent_asked_at) AT TIME ZONE 'UTC'::text) - '1 year'::interval) AT TIME ZONE 'UTC'::text)) AND (
                             CASE
                                 WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
                                 ELSE s.effective_at
@@ -2561,6 +2578,7 @@ CREATE FUNCTION report.forecast_accuracy_as_of(p_at timestamp with time zone, ba
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -2640,16 +2658,28 @@ CREATE VIEW report.holdout AS
             c.is_as_meant,
             c.is_due,
             c.has_left
-           FROM (repricer.batches b_1
+           FROM ((repricer.batches b_1
+             CROSS JOIN ( SELECT h.until
+                   FROM repricer.heard_charges h) d)
              CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
                     c_1.original_transaction_id,
                     c_1.is_held_out,
                     (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
-                    ((c_1.forecast_effective_at + '1 day'::interval) < report.as_of()) AS is_due,
-                    (NOT (EXISTS ( SELECT
+                    (((c_1.forecast_effective_at + repricer.days(1)) < report.as_of()) AND (((p.paid_until + repricer.days(1)) > report.as_of()) OR
+                        CASE
+                            WHEN (p.paid_until = '-infinity'::timestamp with time zone) THEN p.is_told
+                            ELSE ((p.paid_until < d.until) OR (EXISTS ( SELECT
+                               FROM repricer.charges g
+                              WHERE ((g.original_transaction_id = c_1.original_transaction_id) AND (g.purchased_at <= report.as_of()) AND (g.purchased_at > (p.paid_until - repricer.days(1)))))) OR (EXISTS ( SELECT
+                               FROM repricer.told_statements t
+                              WHERE ((t.original_transaction_id = c_1.original_transaction_id) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND (t.signed_at > (p.paid_until - repricer.days(1))) AND (t.signed_at <= report.as_of())))))
+                        END)) AS is_due,
+                    ((p.paid_until + repricer.days(1)) <= report.as_of()) AS has_left
+                   FROM (repricer.price_changes c_1
+                     CROSS JOIN LATERAL ( SELECT COALESCE(max(COALESCE(h.expires_at, 'infinity'::timestamp with time zone)) FILTER (WHERE ((COALESCE(h.revoked_at, 'infinity'::timestamp with time zone) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))), '-infinity'::timestamp with time zone) AS paid_until,
+                            (count(*) > 0) AS is_told
                            FROM repricer.charges h
-                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= report.as_of()) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + '1 day'::interval) > report.as_of()) AND (COALESCE(h.revoked_at, 'infinity'::timestamp with time zone) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
-                   FROM repricer.price_changes c_1
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= report.as_of()))) p)
                   WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
                  OFFSET 0) c)
           WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= report.as_of()) AND (b_1.state <> 'rejected'::text))
@@ -2753,7 +2783,7 @@ COMMENT ON COLUMN report.holdout.held_out_subscriptions IS 'Subscriptions that w
 
 COMMENT ON COLUMN report.holdout.held_out_left IS 'Of these: at least one of the items is not paid for any more.';
 
-COMMENT ON COLUMN report.holdout.not_due IS 'Subscriptions of both kinds whose forecast renewal has not passed for a day: not counted.';
+COMMENT ON COLUMN report.holdout.not_due IS 'Subscriptions of both kinds whose forecast renewal has not passed for a day, or of which nobody has told yet whether they renewed: not counted.';
 
 COMMENT ON COLUMN report.holdout.sent_left_basis_points IS 'sent_left of sent_subscriptions, in hundredths of a per cent.';
 
@@ -2772,6 +2802,7 @@ CREATE FUNCTION report.holdout_as_of(p_at timestamp with time zone, batch uuid D
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -2787,16 +2818,28 @@ BEGIN
             c.is_as_meant,
             c.is_due,
             c.has_left
-           FROM (repricer.batches_at(p_at) b_1
+           FROM ((repricer.batches_at(p_at) b_1
+             CROSS JOIN ( SELECT h.until
+                   FROM repricer.heard_charges_at(p_at) h) d)
              CROSS JOIN LATERAL ( SELECT c_1.forecast_consent,
                     c_1.original_transaction_id,
                     c_1.is_held_out,
                     (c_1.is_held_out OR (COALESCE(c_1.sent_at, c_1.doubtful_since, c_1.scheduled_at) IS NOT NULL)) AS is_as_meant,
-                    ((c_1.forecast_effective_at + 'P1D'::interval) < p_at) AS is_due,
-                    (NOT (EXISTS ( SELECT
+                    (((c_1.forecast_effective_at + repricer.days(1)) < p_at) AND (((p.paid_until + repricer.days(1)) > p_at) OR
+                        CASE
+                            WHEN (p.paid_until = '-infinity'::timestamp with time zone) THEN p.is_told
+                            ELSE ((p.paid_until < d.until) OR (EXISTS ( SELECT
+                               FROM repricer.charges_at(p_at) g
+                              WHERE ((g.original_transaction_id = c_1.original_transaction_id) AND (g.purchased_at <= p_at) AND (g.purchased_at > (p.paid_until - repricer.days(1)))))) OR (EXISTS ( SELECT
+                               FROM repricer.told_statements_at(p_at) t
+                              WHERE ((t.original_transaction_id = c_1.original_transaction_id) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND (t.signed_at > (p.paid_until - repricer.days(1))) AND (t.signed_at <= p_at)))))
+                        END)) AS is_due,
+                    ((p.paid_until + repricer.days(1)) <= p_at) AS has_left
+                   FROM (repricer.price_changes_at(p_at) c_1
+                     CROSS JOIN LATERAL ( SELECT COALESCE(max(COALESCE(h.expires_at, 'infinity'::timestamp with time zone)) FILTER (WHERE ((COALESCE(h.revoked_at, 'infinity'::timestamp with time zone) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))), '-infinity'::timestamp with time zone) AS paid_until,
+                            (count(*) > 0) AS is_told
                            FROM repricer.charges_at(p_at) h
-                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= p_at) AND ((COALESCE(h.expires_at, 'infinity'::timestamp with time zone) + 'P1D'::interval) > p_at) AND (COALESCE(h.revoked_at, 'infinity'::timestamp with time zone) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))) AS has_left
-                   FROM repricer.price_changes_at(p_at) c_1
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND ((h.sku = c_1.sku) OR (h.sku = c_1.current_sku) OR (h.sku = ANY (c_1.former_skus))) AND (h.purchased_at <= p_at))) p)
                   WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
                  OFFSET 0) c)
           WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= p_at) AND (b_1.state <> 'rejected'::text))
@@ -2951,7 +2994,7 @@ CREATE VIEW repricer.explained_charges AS
             max(k.expires_at) FILTER (WHERE ((NOT k.is_added_seat) AND ((NOT k.is_purchase) OR (k.revoked_at IS NULL)) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS kept_before_until,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
             ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
-            LEAST('1 day'::interval, ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
+            LEAST(repricer.days(1), ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
            FROM ( SELECT k_1.original_transaction_id,
                     k_1.bucket,
                     k_1.transaction_id,
@@ -2976,7 +3019,7 @@ CREATE VIEW repricer.explained_charges AS
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place,
-            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.kept_before_until) AND (h.purchased_at < h.kept_before_until)) OR ((h.purchased_at < (h.kept_before_until - '00:01:00'::interval)) AND COALESCE(((h.kept_before_until > LEAST((h.purchased_at + '1 day'::interval), (h.purchased_at + h.half))) OR (h.expires_at < (h.kept_before_until + h.half))), true))), false)) AS is_double) t)
+            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.kept_before_until) AND (h.purchased_at < h.kept_before_until)) OR ((h.purchased_at < (h.kept_before_until - '00:01:00'::interval)) AND COALESCE(((h.kept_before_until > LEAST((h.purchased_at + repricer.days(1)), (h.purchased_at + h.half))) OR (h.expires_at < (h.kept_before_until + h.half))), true))), false)) AS is_double) t)
      CROSS JOIN LATERAL ( SELECT
                 CASE
                     WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
@@ -3020,9 +3063,9 @@ CREATE VIEW repricer.explained_charges AS
                         CASE
                             WHEN (h.paid_before_until < (h.purchased_at - '00:01:00'::interval)) THEN ((EXISTS ( SELECT
                                FROM repricer.told_statements q
-                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - '1 day'::interval)) AND (q.signed_at < h.purchased_at)))) AND (NOT (EXISTS ( SELECT
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - repricer.days(1))) AND (q.signed_at < h.purchased_at)))) AND (NOT (EXISTS ( SELECT
                                FROM repricer.told_statements q
-                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.signed_at > (h.purchased_at - '1 day'::interval)) AND ((((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric >= (EXTRACT(epoch FROM (h.paid_before_until + '00:01:00'::interval)) * (1000)::numeric)) AND (((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric <= (EXTRACT(epoch FROM h.purchased_at) * (1000)::numeric))))))))
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.signed_at >= h.paid_before_until) AND ((((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric >= (EXTRACT(epoch FROM (h.paid_before_until + '00:01:00'::interval)) * (1000)::numeric)) AND (((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric <= (EXTRACT(epoch FROM h.purchased_at) * (1000)::numeric))))))))
                             ELSE (COALESCE((h.revoked_at > (h.purchased_at + h.half)), true) AND (EXISTS ( SELECT
                                FROM repricer.told_statements q
                               WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT u.had_failed))
@@ -3300,6 +3343,7 @@ CREATE FUNCTION report.money_as_of(p_at timestamp with time zone, batch uuid DEF
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -3446,6 +3490,7 @@ CREATE FUNCTION report.pending_consent_as_of(p_at timestamp with time zone, batc
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -3641,6 +3686,7 @@ CREATE FUNCTION report.price_change_as_of(p_at timestamp with time zone, batch u
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -3761,12 +3807,25 @@ COMMENT ON COLUMN repricer.notifications.packed IS 'The payload without its head
 
 COMMENT ON COLUMN repricer.notifications.header_digests IS 'SHA-256 of each header of the payload, 32 bytes each, in the order in which packed numbers them.';
 
+CREATE TABLE repricer.overdue_statements (
+    original_transaction_id text NOT NULL,
+    bucket smallint NOT NULL,
+    signed_at timestamp with time zone NOT NULL,
+    evidence_id text NOT NULL,
+    type text,
+    subtype text,
+    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
+    CONSTRAINT overdue_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
+);
+
+COMMENT ON TABLE repricer.overdue_statements IS 'Statements that arrived after a checkpoint of their subscription, and were signed before it. They were not folded.';
+
 CREATE VIEW repricer.reconciliation_checks AS
  SELECT "*VALUES*".column1 AS check_name,
     "*VALUES*".column2 AS is_per_batch,
     "*VALUES*".column3 AS is_of_money,
     "*VALUES*".column4 AS meaning
-   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals since the call of a change that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another charge had paid for'::text), ('charges_relisted'::text,true,true,'charges whose transaction Apple has signed with another item in their place, at another price'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full, and have no other name'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved, or that renewed since'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('amounts_left_out'::text,true,true,'statements with an amount, or what it hangs on, that cannot be meant, or of a charged item without a price: money that is in no sum, or counts as one seat'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
+   FROM (VALUES ('rows_add_up'::text,true,true,'batches whose changes or refused rows do not add up to the file'::text), ('silent_past_renewal'::text,true,false,'changes that Apple has, a day past their renewal without a word from Apple'::text), ('requests_unknown'::text,true,false,'calls with a lost answer that nothing has settled yet'::text), ('effective_without_charge'::text,true,true,'effective changes without a charge at the new price'::text), ('ended_yet_applied'::text,true,false,'changes that ended here as not applied, while the App Store has their price'::text), ('charges_other_price'::text,true,true,'charges since a call that are neither at the old price nor at the new one'::text), ('charges_after_end'::text,true,true,'renewals charged after the change, or the subscription, had ended'::text), ('charges_declined'::text,true,true,'renewals charged after the increase was declined'::text), ('charges_missing'::text,true,true,'renewals since the call of a change that no charge tells of, and nothing tells why'::text), ('charges_double'::text,true,true,'renewals charged for a time that another charge had paid for'::text), ('charges_relisted'::text,true,true,'charges whose transaction Apple has signed with another item in their place, at another price'::text), ('charges_wrong_currency'::text,true,true,'charges in another currency than the change, in the same storefront, or in one that nobody told (XXX)'::text), ('charges_refunded'::text,true,true,'charges since a call that were refunded, in part or in full, and have no other name'::text), ('dependents_in_discrepancy'::text,true,false,'dependents whose cancellation could not be proved, or that renewed since'::text), ('dependents_not_recorded'::text,true,false,'dependents of declined changes that nobody looks after'::text), ('notifications_not_understood'::text,false,false,'notifications stored but not understood'::text), ('refunds_without_amount'::text,false,false,'refund notices that do not say how much was given back, or when'::text), ('amounts_left_out'::text,true,true,'statements with an amount, or what it hangs on, that cannot be meant, or of a charged item without a price: money that is in no sum, or counts as one seat'::text), ('overdue_money'::text,false,false,'charges and refunds that were told after retention had compacted their time, and that no earlier statement told: money that is in no sum'::text), ('inbox_stuck'::text,false,false,'notifications with an error, or waiting for more than a day'::text)) "*VALUES*";
 
 COMMENT ON VIEW repricer.reconciliation_checks IS 'The checks of report.reconciliation, and what each counts.';
 
@@ -3797,7 +3856,7 @@ CREATE VIEW report.reconciliation AS
                    FROM repricer.subscriptions s_1
                   WHERE (s_1.original_transaction_id = c.original_transaction_id)
                  OFFSET 0) s ON (true))
-          WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - '1 day'::interval)) AND (NOT COALESCE(s.in_billing_retry, false)) AND (COALESCE(s.status, 0) <> ALL (ARRAY[3, 4])))
+          WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.due_effective_at < (report.as_of() - repricer.days(1))) AND (NOT COALESCE(s.in_billing_retry, false)) AND (COALESCE(s.status, 0) <> ALL (ARRAY[3, 4])))
           GROUP BY c.batch_id
         UNION ALL
          SELECT c.batch_id,
@@ -3907,15 +3966,28 @@ UNION ALL
             count(*) AS count
            FROM ( SELECT f_1.notification_uuid
                    FROM repricer.notifications f_1
-                  WHERE ((f_1.type = 'REFUND'::text) AND (f_1.subtype = 'SEATS'::text) AND (f_1.original_transaction_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
+                  WHERE ((f_1.type = 'REFUND'::text) AND (f_1.original_transaction_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
                            FROM repricer.money_entries e
-                          WHERE ((e.original_transaction_id = f_1.original_transaction_id) AND (e.kind = 'refund'::text) AND ((e.occurred_at >= (f_1.signed_at - '1 day'::interval)) AND (e.occurred_at <= (f_1.signed_at + '1 day'::interval))))))))
+                          WHERE ((e.original_transaction_id = f_1.original_transaction_id) AND (e.kind = 'refund'::text) AND ((e.occurred_at >= (f_1.signed_at - repricer.days(1))) AND (e.occurred_at <= (f_1.signed_at + repricer.days(1)))))))))
                 UNION
                  SELECT f_1.notification_uuid
                    FROM repricer.notifications f_1
                   WHERE ((f_1.unknown IS NOT NULL) AND (EXISTS ( SELECT
                            FROM unnest(f_1.unknown) u(part)
                           WHERE (u.part ~ '[.]items[.]refunds[.]refund(Amount|Date)[:=]'::text))))) f
+        UNION ALL
+         SELECT 'overdue_money'::text,
+            count(*) AS count
+           FROM repricer.overdue_statements o
+          WHERE ((o.type = ANY (ARRAY['SUBSCRIBED'::text, 'DID_RENEW'::text, 'ONE_TIME_CHARGE'::text, 'OFFER_REDEEMED'::text, 'REFUND'::text, 'REFUND_REVERSED'::text, 'REVOKE'::text])) AND (NOT (EXISTS ( SELECT
+                   FROM repricer.money_entries e
+                  WHERE ((e.original_transaction_id = o.original_transaction_id) AND (e.bucket = o.bucket) AND (e.kind =
+                        CASE o.type
+                            WHEN 'REFUND'::text THEN 'refund'::text
+                            WHEN 'REVOKE'::text THEN 'refund'::text
+                            WHEN 'REFUND_REVERSED'::text THEN 'reversal'::text
+                            ELSE 'charge'::text
+                        END) AND ((e.occurred_at >= (o.signed_at - repricer.days(2))) AND (e.occurred_at <= (o.signed_at + repricer.days(2)))))))))
         UNION ALL
          SELECT 'amounts_left_out'::text,
             count(*) AS count
@@ -3924,7 +3996,7 @@ UNION ALL
          SELECT 'inbox_stuck'::text,
             count(*) AS count
            FROM repricer.inbox
-          WHERE ((inbox.error IS NOT NULL) OR (inbox.received_at < (report.as_of() - '1 day'::interval)))) n ON ((n.check_name = k.check_name)));
+          WHERE ((inbox.error IS NOT NULL) OR (inbox.received_at < (report.as_of() - repricer.days(1))))) n ON ((n.check_name = k.check_name)));
 
 COMMENT ON VIEW report.reconciliation IS 'Every check for every batch (batch_id null: the whole installation), also where all is well.';
 
@@ -3945,6 +4017,7 @@ CREATE FUNCTION report.reconciliation_as_of(p_at timestamp with time zone, batch
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 DECLARE
     p_batch ALIAS FOR batch;
@@ -4066,7 +4139,7 @@ CREATE VIEW report.revenue_at_risk AS
                             o_2.period,
                             ((o_2.current_price_milliunits)::numeric * (o_2.forecast_seats)::numeric) AS milliunits
                            FROM repricer.price_changes o_2
-                          WHERE ((o_2.original_transaction_id = d.original_transaction_id) AND (o_2.bucket = d.bucket) AND (o_2.batch_id = c.batch_id) AND (o_2.sku = d.sku) AND (o_2.change_id <> c.change_id) AND (o_2.at_risk_milliunits IS NOT NULL) AND (o_2.undoes_change_id IS NULL) AND (o_2.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_2.state = 'pending_consent'::text) OR (o_2.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
+                          WHERE ((o_2.original_transaction_id = d.original_transaction_id) AND (o_2.bucket = d.bucket) AND (o_2.sku = d.sku) AND (o_2.change_id <> c.change_id) AND (o_2.at_risk_milliunits IS NOT NULL) AND (o_2.undoes_change_id IS NULL) AND (o_2.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_2.state = 'pending_consent'::text) OR (o_2.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
                          OFFSET 0) o_1)
                      CROSS JOIN LATERAL ( SELECT c.currency,
                             c.storefront,
@@ -4128,6 +4201,7 @@ CREATE FUNCTION report.revenue_at_risk_as_of(p_at timestamp with time zone, batc
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -4180,7 +4254,7 @@ BEGIN
                             o_2.period,
                             ((o_2.current_price_milliunits)::numeric * (o_2.forecast_seats)::numeric) AS milliunits
                            FROM repricer.price_changes_at(p_at) o_2
-                          WHERE ((o_2.original_transaction_id = d.original_transaction_id) AND (o_2.bucket = d.bucket) AND (o_2.batch_id = c.batch_id) AND (o_2.sku = d.sku) AND (o_2.change_id <> c.change_id) AND (o_2.at_risk_milliunits IS NOT NULL) AND (o_2.undoes_change_id IS NULL) AND (o_2.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_2.state = 'pending_consent'::text) OR (o_2.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
+                          WHERE ((o_2.original_transaction_id = d.original_transaction_id) AND (o_2.bucket = d.bucket) AND (o_2.sku = d.sku) AND (o_2.change_id <> c.change_id) AND (o_2.at_risk_milliunits IS NOT NULL) AND (o_2.undoes_change_id IS NULL) AND (o_2.stage = ANY (ARRAY['queued'::text, 'unknown'::text, 'scheduled'::text, 'pending_consent'::text])) AND ((o_2.state = 'pending_consent'::text) OR (o_2.forecast_consent = ANY (ARRAY['required'::text, 'not_known'::text]))))
                          OFFSET 0) o_1)
                      CROSS JOIN LATERAL ( SELECT c.currency,
                             c.storefront,
@@ -4338,6 +4412,7 @@ CREATE FUNCTION report.revenue_bridge_as_of(p_at timestamp with time zone, batch
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -4580,6 +4655,7 @@ CREATE FUNCTION report.revenue_bridge_total_as_of(p_at timestamp with time zone,
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -4739,7 +4815,7 @@ CREATE VIEW repricer.lost_dependents AS
         CASE
             WHEN d.is_cross_subscription THEN (1)::bigint
             ELSE c.forecast_seats
-        END))::numeric) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))), ('the dependents of price change '::text || d.change_id)) AS price_milliunits
+        END))::numeric) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))) FILTER (WHERE (COALESCE(d.currency, c.currency) = c.currency)), ('the dependents of price change '::text || d.change_id)) AS price_milliunits
    FROM (((repricer.dependent_cancellations d
      LEFT JOIN LATERAL ( SELECT
                 CASE
@@ -4766,11 +4842,11 @@ CREATE VIEW repricer.lost_dependents AS
                  LIMIT 1) p) q ON (true))
      JOIN repricer.price_changes c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
      LEFT JOIN repricer.subscriptions t ON ((t.original_transaction_id = d.target_transaction_id)))
-  WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
+  WHERE ((d.state = 'confirmed'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.returned_dependents x
           WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.bucket = d.bucket) AND (x.change_id = d.change_id) AND (x.batch_id = d.batch_id) AND (x.dependent_sku = d.dependent_sku))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
-          WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND ((
+          WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND ((
                 CASE
                     WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
                     ELSE d.dependent_sku
@@ -4963,6 +5039,7 @@ CREATE FUNCTION report.revenue_impact_as_of(p_at timestamp with time zone, batch
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -5142,6 +5219,7 @@ CREATE FUNCTION report.upcoming_effective_as_of(p_at timestamp with time zone, b
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -5218,7 +5296,8 @@ CREATE FUNCTION repricer.approval_outlook(p_batch_id uuid) RETURNS TABLE(approve
     AS $$
 DECLARE
     v_measure record;
-    v_has_first boolean := EXISTS (SELECT FROM first_approvals f WHERE f.batch_id = p_batch_id);
+    v_has_first boolean := EXISTS (
+        SELECT FROM first_approvals f WHERE f.batch_id = p_batch_id AND may_approve(f.approver));
 BEGIN
     SELECT * INTO v_measure FROM batch_measure(p_batch_id);
     IF NOT EXISTS (SELECT FROM approval_limits) THEN
@@ -5238,7 +5317,8 @@ CREATE FUNCTION repricer.approval_shortfall(p_batch_id uuid) RETURNS text[]
 DECLARE
     v_measure record;
     v_exceeded text[];
-    v_has_first boolean := EXISTS (SELECT FROM first_approvals WHERE batch_id = p_batch_id);
+    v_has_first boolean := EXISTS (
+        SELECT FROM first_approvals f WHERE f.batch_id = p_batch_id AND may_approve(f.approver));
     v_has_limits boolean := EXISTS (SELECT FROM approval_limits);
 BEGIN
     IF NOT v_has_limits AND NOT EXISTS (SELECT FROM default_limits
@@ -5264,7 +5344,7 @@ BEGIN
     -- Somebody who may be the second approver has approved already, so this is the first approval that was missing.
     IF v_exceeded = '{}' OR EXISTS (
         SELECT FROM first_approvals f
-        WHERE f.batch_id = p_batch_id
+        WHERE f.batch_id = p_batch_id AND may_approve(f.approver)
             AND approver_shortfall(f.approver, true, v_measure.rows, v_measure.basis_points,
                 v_measure.monthly_milliunits) = '{}')
     THEN
@@ -5307,10 +5387,7 @@ BEGIN
         RAISE EXCEPTION 'batch % is %, not awaiting approval', p_batch_id, v_batch.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF v_batch.submitted_by = session_user THEN
-        RAISE EXCEPTION 'user % submitted this batch; another user must approve it', session_user
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
+    PERFORM require_another(v_batch.submitted_by, 'batch');
     SELECT count(*), count(*) FILTER (
             WHERE wave NOT BETWEEN least(1, jsonb_array_length(v_batch.waves)) AND jsonb_array_length(v_batch.waves))
         INTO v_rows, v_stray FROM price_changes WHERE batch_id = p_batch_id;
@@ -5353,7 +5430,7 @@ BEGIN
         RETURN NULL;
     END IF;
     SELECT string_agg(approver, ', ' ORDER BY approver) INTO v_first
-        FROM first_approvals WHERE batch_id = p_batch_id;
+        FROM first_approvals WHERE batch_id = p_batch_id AND may_approve(approver);
     PERFORM keep_batch(p_batch_id);
     -- In an UPDATE of a reference table Citus computes nothing from a column, because each node has the row.
     v_release_at := wave_release_at(v_batch.waves -> 0, p_at);
@@ -5429,10 +5506,7 @@ BEGIN
         RAISE EXCEPTION 'mass extension % is %, not awaiting approval', p_extension_id, v_mass.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF v_mass.submitted_by = session_user THEN
-        RAISE EXCEPTION 'user % asked for this extension; another user must approve it', session_user
-            USING ERRCODE = 'insufficient_privilege';
-    END IF;
+    PERFORM require_another(v_mass.submitted_by, 'extension');
     LOCK TABLE approval_limits IN SHARE MODE;
     v_exceeded := extension_shortfall(p_extension_id);
     v_details := json_build_object('product', v_mass.product_id, 'storefronts', v_mass.storefronts,
@@ -5465,11 +5539,7 @@ CREATE FUNCTION repricer.approver_shortfall(p_approver text, p_has_first boolean
                 THEN ARRAY[format('%s approves as the second only', l.approver)] ELSE '{}' END
             || CASE WHEN l.max_basis_points IS NULL AND NOT p_has_first
                 THEN defaults_exceeded(p_rise, p_fall) ELSE '{}' END AS exceeded
-        FROM approval_limits l
-        WHERE l.approver = p_approver
-            OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = p_approver)
-                AND EXISTS (SELECT FROM pg_roles r JOIN pg_roles u ON u.rolname = p_approver
-                    WHERE r.rolname = l.approver AND pg_has_role(u.oid, r.oid, 'MEMBER'))) each
+        FROM limits_of(p_approver) l) each
     ORDER BY cardinality(each.exceeded), each.approver LIMIT 1
 $$;
 
@@ -5968,11 +6038,17 @@ CREATE FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) RETU
     ((h.price_milliunits * h.quantity) - h.refunded_milliunits) AS price_milliunits,
     ( SELECT
                 CASE
-                    WHEN bool_and((e.tax_exclusive_milliunits IS NOT NULL)) THEN (sum(e.tax_exclusive_milliunits))::bigint
+                    WHEN bool_and((k.tax_exclusive IS NOT NULL)) THEN (sum(k.tax_exclusive))::bigint
                     ELSE NULL::bigint
                 END AS "case"
-           FROM repricer.money_entries_at(p_at) e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))) AS tax_exclusive_milliunits
+           FROM ( SELECT
+                        CASE
+                            WHEN (sum(e.amount_milliunits) = (0)::numeric) THEN (0)::numeric
+                            ELSE NULLIF(sum(e.tax_exclusive_milliunits), (0)::numeric)
+                        END AS tax_exclusive
+                   FROM repricer.money_entries_at(p_at) e
+                  WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))
+                  GROUP BY e.kind, e.occurred_at, e.number) k) AS tax_exclusive_milliunits
    FROM (repricer.price_changes_at(p_at) c
      JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND ((h.sku = c.sku) OR (h.sku = c.current_sku) OR (h.sku = ANY (c.former_skus))) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
@@ -6314,7 +6390,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             max(k.expires_at) FILTER (WHERE ((NOT k.is_added_seat) AND ((NOT k.is_purchase) OR (k.revoked_at IS NULL)) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS kept_before_until,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
             ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
-            LEAST('P1D'::interval, ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
+            LEAST(repricer.days(1), ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
            FROM ( SELECT k_1.original_transaction_id,
                     k_1.bucket,
                     k_1.transaction_id,
@@ -6339,7 +6415,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place,
-            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.kept_before_until) AND (h.purchased_at < h.kept_before_until)) OR ((h.purchased_at < (h.kept_before_until - 'PT1M'::interval)) AND COALESCE(((h.kept_before_until > LEAST((h.purchased_at + 'P1D'::interval), (h.purchased_at + h.half))) OR (h.expires_at < (h.kept_before_until + h.half))), true))), false)) AS is_double) t)
+            ((NOT h.is_purchase) AND COALESCE((((h.expires_at <= h.kept_before_until) AND (h.purchased_at < h.kept_before_until)) OR ((h.purchased_at < (h.kept_before_until - 'PT1M'::interval)) AND COALESCE(((h.kept_before_until > LEAST((h.purchased_at + repricer.days(1)), (h.purchased_at + h.half))) OR (h.expires_at < (h.kept_before_until + h.half))), true))), false)) AS is_double) t)
      CROSS JOIN LATERAL ( SELECT
                 CASE
                     WHEN (t.is_in_effect AND (h.currency = c.currency) AND (h.price_milliunits = c.new_price_milliunits)) THEN 'new_price'::text
@@ -6383,9 +6459,9 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                         CASE
                             WHEN (h.paid_before_until < (h.purchased_at - 'PT1M'::interval)) THEN ((EXISTS ( SELECT
                                FROM repricer.told_statements_at(p_at) q
-                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - 'P1D'::interval)) AND (q.signed_at < h.purchased_at)))) AND (NOT (EXISTS ( SELECT
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.paid_before_until - repricer.days(1))) AND (q.signed_at < h.purchased_at)))) AND (NOT (EXISTS ( SELECT
                                FROM repricer.told_statements_at(p_at) q
-                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.signed_at > (h.purchased_at - 'P1D'::interval)) AND ((((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric >= (EXTRACT(epoch FROM (h.paid_before_until + 'PT1M'::interval)) * (1000)::numeric)) AND (((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric <= (EXTRACT(epoch FROM h.purchased_at) * (1000)::numeric))))))))
+                              WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.signed_at >= h.paid_before_until) AND ((((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric >= (EXTRACT(epoch FROM (h.paid_before_until + 'PT1M'::interval)) * (1000)::numeric)) AND (((q.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric <= (EXTRACT(epoch FROM h.purchased_at) * (1000)::numeric))))))))
                             ELSE (COALESCE((h.revoked_at > (h.purchased_at + h.half)), true) AND (EXISTS ( SELECT
                                FROM repricer.told_statements_at(p_at) q
                               WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > (h.purchased_at - h.tolerance)) AND (q.signed_at < (h.purchased_at + h.half))))) AND (NOT u.had_failed))
@@ -6453,14 +6529,15 @@ BEGIN
             AND (m.storefronts IS NULL OR s.storefront IS NULL OR s.storefront = ANY (m.storefronts))
             AND coalesce(s.status NOT IN (2, 5), true);
     v_exceeded := approver_shortfall(session_user,
-        EXISTS (SELECT FROM mass_extension_approvals WHERE extension_id = p_extension_id), v_rows, 0, '{}');
+        EXISTS (SELECT FROM mass_extension_approvals a
+            WHERE a.extension_id = p_extension_id AND may_approve(a.approver)), v_rows, 0, '{}');
     IF v_exceeded IS NULL THEN
         RAISE EXCEPTION 'user % may not approve: no approval limit names them or a role of theirs', session_user
             USING ERRCODE = 'insufficient_privilege';
     END IF;
     IF v_exceeded = '{}' OR EXISTS (
         SELECT FROM mass_extension_approvals a
-        WHERE a.extension_id = p_extension_id AND approver_shortfall(a.approver, true, v_rows, 0, '{}') = '{}')
+        WHERE a.extension_id = p_extension_id AND may_approve(a.approver) AND approver_shortfall(a.approver, true, v_rows, 0, '{}') = '{}')
     THEN
         RETURN NULL;
     END IF;
@@ -6706,6 +6783,17 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION repricer.has_open_rows(p_batch_id uuid) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM price_changes
+        WHERE batch_id = p_batch_id
+            AND stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted'));
+END
+$$;
+
 CREATE FUNCTION repricer.has_work(p_kind text) RETURNS boolean
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'repricer', 'pg_temp'
@@ -6731,9 +6819,9 @@ $$;
 CREATE FUNCTION repricer.heard_charges_at(p_at timestamp with time zone) RETURNS SETOF repricer.heard_charges
     LANGUAGE sql STABLE
     AS $$
- SELECT (max(e.occurred_at) - 'P3D'::interval) AS until
+ SELECT (max(e.occurred_at) - repricer.days(3)) AS until
    FROM repricer.money_entries_at(p_at) e
-  WHERE (e.occurred_at <= p_at)
+  WHERE ((e.kind = 'charge'::text) AND (e.occurred_at <= p_at))
 $$;
 
 CREATE FUNCTION repricer.history_sha256(p_number integer) RETURNS text
@@ -7077,6 +7165,17 @@ SELECT coalesce(array_agg(said ORDER BY place, said), '{}') FROM (
             AND m.value::numeric > coalesce((p_limit.max_monthly_milliunits ->> m.key)::numeric, 0)) AS each
 $$;
 
+CREATE FUNCTION repricer.limits_of(p_approver text) RETURNS SETOF repricer.approval_limits
+    LANGUAGE sql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+    SELECT l.* FROM approval_limits l
+    WHERE l.approver = p_approver
+        OR NOT EXISTS (SELECT FROM approval_limits o WHERE o.approver = p_approver)
+            AND EXISTS (SELECT FROM pg_roles r JOIN pg_roles u ON u.rolname = p_approver
+                WHERE r.rolname = l.approver AND pg_has_role(u.oid, r.oid, 'MEMBER'))
+$$;
+
 CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) RETURNS SETOF repricer.live_change_figures
     LANGUAGE sql STABLE
     AS $$
@@ -7161,9 +7260,9 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
           WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
                    FROM repricer.told_statements_at(p_at) e
-                  WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - 'P1D'::interval)) AND (e.signed_at <= (c.ended_at + 'P1D'::interval)))))) AND (NOT (EXISTS ( SELECT
+                  WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - repricer.days(1))) AND (e.signed_at <= (c.ended_at + repricer.days(1))))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) n
-                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (n.dependent_skus)) OR (l.sku = ANY (n.current_dependent_skus)) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - 'P1D'::interval))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
+                  WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.undoes_change_id IS NULL) AND (((n.state = 'declined'::text) AND ((l.sku = ANY (n.dependent_skus)) OR (l.sku = ANY (n.current_dependent_skus)) OR ((n.change_id < c.change_id) AND (n.reason IS DISTINCT FROM 'parent_declined'::text) AND (n.ended_at > (c.ended_at - repricer.days(1)))))) OR (((l.sku = n.sku) OR (l.sku = n.current_sku)) AND ((n.state = 'declined'::text) OR (n.reason = 'parent_declined'::text) OR ((n.state = 'cancelled'::text) AND (n.direction = 'increase'::text) AND (COALESCE(n.consent_asked_at, n.accepted_at) IS NOT NULL))))))))))) o ON ((c.state = 'declined'::text)))
      LEFT JOIN LATERAL ( SELECT count(*) AS renewals,
             min(h.purchased_at) AS first_at,
             repricer.fitting(sum(h.old_price_milliunits), (('the renewals of price change '::text || c.change_id) || ', at the old price,'::text)) AS old_total_milliunits,
@@ -7188,6 +7287,7 @@ CREATE FUNCTION repricer.live_change_figures_of_batch_at(p_at timestamp with tim
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 BEGIN
     IF repricer.is_shared_out(p_batch) THEN
@@ -7206,6 +7306,7 @@ CREATE FUNCTION repricer.live_change_figures_share_at(p_at timestamp with time z
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 BEGIN
     RETURN QUERY SELECT w.* FROM repricer.live_change_figures_at(p_at) w
@@ -7283,10 +7384,10 @@ CREATE VIEW repricer.missing_renewals AS
                   WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
-            LEAST('1 day'::interval, (h.length / (10)::double precision)) AS tolerance,
+            LEAST(repricer.days(1), (h.length / (10)::double precision)) AS tolerance,
             GREATEST(h.expires_at, h.kept_until) AS ends_at,
                 CASE
-                    WHEN (h.length < '6 days'::interval) THEN h.length
+                    WHEN (h.length < repricer.days(6)) THEN h.length
                     ELSE
                     CASE COALESCE(h.period, c.period)
                         WHEN 'P1W'::text THEN '7 days'::interval
@@ -7319,13 +7420,13 @@ CREATE VIEW repricer.missing_renewals AS
           WHERE ((n.n = 0) OR (EXTRACT(epoch FROM (next.at - d.at)) > (EXTRACT(epoch FROM t.step) / (2)::numeric)))) missed)
   WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND ((NOT c.is_leaving) OR (h.next_at IS NOT NULL) OR ((missed.place = 0) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements q
-          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'PRICE_INCREASE'::text) AND (q.subtype = 'PENDING'::text) AND ((q.signed_at >= h.began_at) AND (q.signed_at <= (missed.at + t.tolerance))))))))) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + '1 day'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'PRICE_INCREASE'::text) AND (q.subtype = 'PENDING'::text) AND ((q.signed_at >= h.began_at) AND (q.signed_at <= (missed.at + t.tolerance))))))))) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + repricer.days(1)))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND ((e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) OR ((e.type = 'DID_RENEW'::text) AND (e.subtype = 'BILLING_RECOVERY'::text) AND ((missed.at >= (e.signed_at - '61 days'::interval)) AND (missed.at <= e.signed_at)))) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + '1 day'::interval))) AND ((e.type <> 'DID_FAIL_TO_RENEW'::text) OR ((missed.at >= (e.signed_at - '1 day'::interval)) AND (missed.at <= (e.signed_at + '61 days'::interval)))) AND ((e.type <> 'GRACE_PERIOD_EXPIRED'::text) OR ((missed.at >= (e.signed_at - '61 days'::interval)) AND (missed.at <= (e.signed_at + '61 days'::interval)))) AND ((e.type <> 'EXPIRED'::text) OR (missed.at >= (e.signed_at - '61 days'::interval))) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (((e.subtype = ANY (ARRAY['UPGRADE'::text, 'DOWNGRADE'::text])) OR ((e.statement #> '{renewal,items,0}'::text[]) IS NOT NULL)) AND (e.signed_at <= (missed.at + '1 day'::interval)) AND (NOT COALESCE(((((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))) AND ((e.statement #>> '{renewal,period}'::text[]) = COALESCE(h.period, c.period))), false)) AND (NOT (h.is_purchase AND (NOT h.is_added_seat) AND (e.signed_at <= (h.purchased_at + t.tolerance)))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND ((e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) OR ((e.type = 'DID_RENEW'::text) AND (e.subtype = 'BILLING_RECOVERY'::text) AND ((missed.at >= (e.signed_at - repricer.days(61))) AND (missed.at <= e.signed_at)))) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + repricer.days(1)))) AND ((e.type <> 'DID_FAIL_TO_RENEW'::text) OR ((missed.at >= (e.signed_at - repricer.days(1))) AND (missed.at <= (e.signed_at + repricer.days(61))))) AND ((e.type <> 'GRACE_PERIOD_EXPIRED'::text) OR ((missed.at >= (e.signed_at - repricer.days(61))) AND (missed.at <= (e.signed_at + repricer.days(61))))) AND ((e.type <> 'EXPIRED'::text) OR (missed.at >= (e.signed_at - repricer.days(61)))) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (((e.subtype = ANY (ARRAY['UPGRADE'::text, 'DOWNGRADE'::text])) OR ((e.statement #> '{renewal,items,0}'::text[]) IS NOT NULL)) AND (e.signed_at <= (missed.at + repricer.days(1))) AND (NOT COALESCE(((((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))) AND ((e.statement #>> '{renewal,period}'::text[]) = COALESCE(h.period, c.period))), false)) AND (NOT (h.is_purchase AND (NOT h.is_added_seat) AND (e.signed_at <= (h.purchased_at + t.tolerance)))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.told_statements b
-                  WHERE ((b.original_transaction_id = h.original_transaction_id) AND (b.type = 'DID_CHANGE_RENEWAL_PREF'::text) AND (COALESCE(b.subtype, ''::text) = ''::text) AND (b.signed_at > e.signed_at) AND (b.signed_at <= (missed.at + '1 day'::interval)) AND (((b.statement #> '{renewal,items}'::text[]) IS NULL) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))))))))))))) AND (NOT (EXISTS ( SELECT
+                  WHERE ((b.original_transaction_id = h.original_transaction_id) AND (b.type = 'DID_CHANGE_RENEWAL_PREF'::text) AND (COALESCE(b.subtype, ''::text) = ''::text) AND (b.signed_at > e.signed_at) AND (b.signed_at <= (missed.at + repricer.days(1))) AND (((b.statement #> '{renewal,items}'::text[]) IS NULL) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))))))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.began_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.dependent_cancellations d
@@ -7492,6 +7593,7 @@ CREATE FUNCTION repricer.live_charge_exceptions_of_batch_at(p_at timestamp with 
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 BEGIN
     IF repricer.is_shared_out(p_batch) THEN
@@ -7510,6 +7612,7 @@ CREATE FUNCTION repricer.live_charge_exceptions_share_at(p_at timestamp with tim
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $$
 BEGIN
     RETURN QUERY SELECT w.* FROM repricer.live_charge_exceptions_at(p_at) w
@@ -7580,7 +7683,7 @@ CREATE FUNCTION repricer.live_forecast_outcomes_at(p_at timestamp with time zone
                             CASE
                                 WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
                                 ELSE s.effective_at
-                            END >= (COALESCE(c.sent_at, c.consent_asked_at) - 'P1Y'::interval)) AND (
+                            END >= (((COALESCE(c.sent_at, c.consent_asked_at) AT TIME ZONE 'UTC'::text) - 'P1Y'::interval) AT TIME ZONE 'UTC'::text)) AND (
                             CASE
                                 WHEN (s.state = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) THEN s.due_effective_at
                                 ELSE s.effective_at
@@ -7641,7 +7744,7 @@ CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETUR
         CASE
             WHEN d.is_cross_subscription THEN (1)::bigint
             ELSE c.forecast_seats
-        END))::numeric) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))), ('the dependents of price change '::text || d.change_id)) AS price_milliunits
+        END))::numeric) * (repricer.twelfths(COALESCE(d.target_period, t.period, c.period)))::numeric) / (repricer.twelfths(c.period))::numeric))) FILTER (WHERE (COALESCE(d.currency, c.currency) = c.currency)), ('the dependents of price change '::text || d.change_id)) AS price_milliunits
    FROM (((repricer.dependent_cancellations_at(p_at) d
      LEFT JOIN LATERAL ( SELECT
                 CASE
@@ -7668,11 +7771,11 @@ CREATE FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) RETUR
                  LIMIT 1) p) q ON (true))
      JOIN repricer.price_changes_at(p_at) c ON (((c.original_transaction_id = d.original_transaction_id) AND (c.change_id = d.change_id))))
      LEFT JOIN repricer.subscriptions_at(p_at) t ON ((t.original_transaction_id = d.target_transaction_id)))
-  WHERE ((d.state = 'confirmed'::text) AND (COALESCE(d.currency, c.currency) = c.currency) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
+  WHERE ((d.state = 'confirmed'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.returned_dependents_at(p_at) x
           WHERE ((x.original_transaction_id = d.original_transaction_id) AND (x.bucket = d.bucket) AND (x.change_id = d.change_id) AND (x.batch_id = d.batch_id) AND (x.dependent_sku = d.dependent_sku))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
-          WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND (o.batch_id = d.batch_id) AND ((
+          WHERE ((o.original_transaction_id = COALESCE(d.target_transaction_id, d.original_transaction_id)) AND ((
                 CASE
                     WHEN d.is_cross_subscription THEN regexp_replace(d.dependent_sku, '^[0-9]+/'::text, ''::text)
                     ELSE d.dependent_sku
@@ -7697,6 +7800,15 @@ BEGIN
     END IF;
     RETURN NULL;
 END
+$$;
+
+CREATE FUNCTION repricer.may_approve(p_approver text) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+    SELECT EXISTS (SELECT FROM pg_roles u
+            WHERE u.rolname = p_approver AND u.rolcanlogin AND pg_has_role(u.oid, 'repricer_pricing', 'MEMBER'))
+        AND (NOT EXISTS (SELECT FROM approval_limits) OR EXISTS (SELECT FROM limits_of(p_approver)))
 $$;
 
 CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETURNS SETOF repricer.missing_renewals
@@ -7771,10 +7883,10 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                   WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND ((k_1.sku = c.sku) OR (k_1.sku = c.current_sku) OR (k_1.sku = ANY (c.former_skus))))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
-            LEAST('P1D'::interval, (h.length / (10)::double precision)) AS tolerance,
+            LEAST(repricer.days(1), (h.length / (10)::double precision)) AS tolerance,
             GREATEST(h.expires_at, h.kept_until) AS ends_at,
                 CASE
-                    WHEN (h.length < 'P6D'::interval) THEN h.length
+                    WHEN (h.length < repricer.days(6)) THEN h.length
                     ELSE
                     CASE COALESCE(h.period, c.period)
                         WHEN 'P1W'::text THEN 'P7D'::interval
@@ -7807,13 +7919,13 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
           WHERE ((n.n = 0) OR (EXTRACT(epoch FROM (next.at - d.at)) > (EXTRACT(epoch FROM t.step) / (2)::numeric)))) missed)
   WHERE ((h.place = 1) AND (c.undoes_change_id IS NULL) AND (c.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND (next.at > (t.ends_at + t.tolerance)) AND ((NOT c.is_leaving) OR (h.next_at IS NOT NULL) OR ((missed.place = 0) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) q
-          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'PRICE_INCREASE'::text) AND (q.subtype = 'PENDING'::text) AND ((q.signed_at >= h.began_at) AND (q.signed_at <= (missed.at + t.tolerance))))))))) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + 'P1D'::interval))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
+          WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'PRICE_INCREASE'::text) AND (q.subtype = 'PENDING'::text) AND ((q.signed_at >= h.began_at) AND (q.signed_at <= (missed.at + t.tolerance))))))))) AND (NOT ((((h.revoked_at IS NOT NULL) AND (h.revoked_at <= (h.expires_at + repricer.days(1)))) OR ((h.next_at IS NULL) AND (h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity)))) AND COALESCE((h.kept_until < (h.expires_at - t.tolerance)), true))) AND (t.is_in_effect OR ((missed.at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND ((c.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < c.ended_at)) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (((o.state = 'effective'::text) AND (o.effective_at <= h.purchased_at)) OR ((o.state <> ALL (ARRAY['rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])) AND ((o.state <> ALL (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text, 'invalidated'::text])) OR (next.at < o.ended_at)) AND (COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at) <= missed.at) AND (ROW(COALESCE(o.sent_at, o.doubtful_since, o.scheduled_at), o.change_id) > ROW(COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at), c.change_id)))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.told_statements_at(p_at) e
-          WHERE ((e.original_transaction_id = h.original_transaction_id) AND ((e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) OR ((e.type = 'DID_RENEW'::text) AND (e.subtype = 'BILLING_RECOVERY'::text) AND ((missed.at >= (e.signed_at - 'P61D'::interval)) AND (missed.at <= e.signed_at)))) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + 'P1D'::interval))) AND ((e.type <> 'DID_FAIL_TO_RENEW'::text) OR ((missed.at >= (e.signed_at - 'P1D'::interval)) AND (missed.at <= (e.signed_at + 'P61D'::interval)))) AND ((e.type <> 'GRACE_PERIOD_EXPIRED'::text) OR ((missed.at >= (e.signed_at - 'P61D'::interval)) AND (missed.at <= (e.signed_at + 'P61D'::interval)))) AND ((e.type <> 'EXPIRED'::text) OR (missed.at >= (e.signed_at - 'P61D'::interval))) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (((e.subtype = ANY (ARRAY['UPGRADE'::text, 'DOWNGRADE'::text])) OR ((e.statement #> '{renewal,items,0}'::text[]) IS NOT NULL)) AND (e.signed_at <= (missed.at + 'P1D'::interval)) AND (NOT COALESCE(((((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))) AND ((e.statement #>> '{renewal,period}'::text[]) = COALESCE(h.period, c.period))), false)) AND (NOT (h.is_purchase AND (NOT h.is_added_seat) AND (e.signed_at <= (h.purchased_at + t.tolerance)))) AND (NOT (EXISTS ( SELECT
+          WHERE ((e.original_transaction_id = h.original_transaction_id) AND ((e.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'EXPIRED'::text, 'SUBSCRIBED'::text, 'REVOKE'::text, 'RENEWAL_EXTENDED'::text, 'OFFER_REDEEMED'::text, 'DID_CHANGE_RENEWAL_PREF'::text])) OR ((e.type = 'DID_RENEW'::text) AND (e.subtype = 'BILLING_RECOVERY'::text) AND ((missed.at >= (e.signed_at - repricer.days(61))) AND (missed.at <= e.signed_at)))) AND ((e.type <> 'RENEWAL_EXTENDED'::text) OR (NOT e.tells_end)) AND ((e.type <> 'SUBSCRIBED'::text) OR (e.signed_at > (h.began_at + (h.length / (2)::double precision)))) AND ((e.signed_at >= h.began_at) AND (e.signed_at <= (next.at + repricer.days(1)))) AND ((e.type <> 'DID_FAIL_TO_RENEW'::text) OR ((missed.at >= (e.signed_at - repricer.days(1))) AND (missed.at <= (e.signed_at + repricer.days(61))))) AND ((e.type <> 'GRACE_PERIOD_EXPIRED'::text) OR ((missed.at >= (e.signed_at - repricer.days(61))) AND (missed.at <= (e.signed_at + repricer.days(61))))) AND ((e.type <> 'EXPIRED'::text) OR (missed.at >= (e.signed_at - repricer.days(61)))) AND ((e.type <> 'DID_CHANGE_RENEWAL_PREF'::text) OR (((e.subtype = ANY (ARRAY['UPGRADE'::text, 'DOWNGRADE'::text])) OR ((e.statement #> '{renewal,items,0}'::text[]) IS NOT NULL)) AND (e.signed_at <= (missed.at + repricer.days(1))) AND (NOT COALESCE(((((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((e.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))) AND ((e.statement #>> '{renewal,period}'::text[]) = COALESCE(h.period, c.period))), false)) AND (NOT (h.is_purchase AND (NOT h.is_added_seat) AND (e.signed_at <= (h.purchased_at + t.tolerance)))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.told_statements_at(p_at) b
-                  WHERE ((b.original_transaction_id = h.original_transaction_id) AND (b.type = 'DID_CHANGE_RENEWAL_PREF'::text) AND (COALESCE(b.subtype, ''::text) = ''::text) AND (b.signed_at > e.signed_at) AND (b.signed_at <= (missed.at + 'P1D'::interval)) AND (((b.statement #> '{renewal,items}'::text[]) IS NULL) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))))))))))))) AND (NOT (EXISTS ( SELECT
+                  WHERE ((b.original_transaction_id = h.original_transaction_id) AND (b.type = 'DID_CHANGE_RENEWAL_PREF'::text) AND (COALESCE(b.subtype, ''::text) = ''::text) AND (b.signed_at > e.signed_at) AND (b.signed_at <= (missed.at + repricer.days(1))) AND (((b.statement #> '{renewal,items}'::text[]) IS NULL) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', h.sku))) OR ((b.statement #> '{renewal,items}'::text[]) @> jsonb_build_array(jsonb_build_object('sku', COALESCE(c.current_sku, c.sku))))))))))))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (n.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND ((n.ended_at >= h.began_at) AND (n.ended_at <= next.at)))))) AND (NOT (EXISTS ( SELECT
            FROM repricer.dependent_cancellations_at(p_at) d
@@ -7937,8 +8049,8 @@ WITH subjects AS (
                         SELECT FROM repricer.told_statements e
                         WHERE e.original_transaction_id = h.original_transaction_id AND e.subtype = 'UPGRADE'
                             AND e.type IN ('DID_CHANGE_RENEWAL_PREF', 'OFFER_REDEEMED')
-                            AND e.signed_at > n.purchased_at - interval '1 day'
-                            AND e.signed_at < n.purchased_at + interval '1 day')) END) AT TIME ZONE 'UTC' AS ends,
+                            AND e.signed_at > n.purchased_at - repricer.days(1)
+                            AND e.signed_at < n.purchased_at + repricer.days(1))) END) AT TIME ZONE 'UTC' AS ends,
         g.given_back_at AT TIME ZONE 'UTC' AS given_back_at, h.expires_at AT TIME ZONE 'UTC' AS expires,
         -- A charge that was refunded in full, or revoked, ends no other: it may have been a second charge for the same time.
         h.revoked_at IS NULL
@@ -7967,7 +8079,7 @@ WITH subjects AS (
         coalesce(r.given_back_at = r.ends, false) AS is_cut,
         -- A dependent may renew once more before its cancellation ends it.
         coalesce(r.begins > i.ended_at AT TIME ZONE 'UTC'
-            + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
+            + CASE WHEN i.is_dependent THEN repricer.days(31) ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
         -- The charges of an item under any of its names. An added seat may cost only a part of the price; from the renewal on it
@@ -8041,7 +8153,7 @@ WITH subjects AS (
         WHERE q.original_transaction_id = i.id AND q.signed_at < i.called_at
             AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED')
             AND q.signed_at > (SELECT max(h.expires_at) FROM repricer.charges h
-                WHERE h.original_transaction_id = i.id AND h.sku = ANY (i.names) AND h.purchased_at < i.called_at) - interval '1 day')
+                WHERE h.original_transaction_id = i.id AND h.sku = ANY (i.names) AND h.purchased_at < i.called_at) - repricer.days(1))
 ), known AS (
     SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p
     UNION ALL
@@ -8078,7 +8190,7 @@ WITH subjects AS (
                     WHERE u.at > c.at AND u.at < m.month + interval '1 month'))) AS is_cut,
         -- The item ended for the reason for which the change ended, unless it was bought again since. Then the statements about
         -- that later end give the reason.
-        coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
+        coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + repricer.days(1)
             AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
     FROM months m JOIN items i ON i.item = m.item LEFT JOIN turns t ON t.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
@@ -8101,7 +8213,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         WHEN EXISTS (
             SELECT FROM dependents d
             WHERE d.subject = m.subject AND d.at = m.at AND d.id = m.id AND d.name = ANY (m.names) AND d.state = 'declined'
-                AND d.ended_at > m.from_at - interval '31 days' AND d.ended_at < m.to_at + interval '1 day') THEN 'dependents'
+                AND d.ended_at > m.from_at - repricer.days(31) AND d.ended_at < m.to_at + repricer.days(1)) THEN 'dependents'
         WHEN m.is_cut THEN 'refunds'
         ELSE coalesce((
             SELECT CASE
@@ -8110,8 +8222,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
                     ELSE 'lapsed' END
             FROM repricer.told_statements e
-            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
-                AND e.signed_at < m.to_at + interval '1 day'
+            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - repricer.days(1)
+                AND e.signed_at < m.to_at + repricer.days(1)
                 -- What was recovered, or followed by another charge, ended nothing.
                 AND NOT EXISTS (
                     SELECT FROM repricer.charges h
@@ -8127,14 +8239,14 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     OR e.type = 'REFUND' AND (EXISTS (
                         SELECT FROM repricer.charges h
                         WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
-                            AND h.revoked_at > m.from_at - interval '1 day' AND h.revoked_at < m.to_at + interval '1 day'
+                            AND h.revoked_at > m.from_at - repricer.days(1) AND h.revoked_at < m.to_at + repricer.days(1)
                             AND h.revoked_at < coalesce(h.expires_at, 'infinity')) OR EXISTS (
                         SELECT FROM repricer.charges h
                         JOIN repricer.money_entries r ON r.original_transaction_id = h.original_transaction_id
                             AND r.transaction_id = h.transaction_id AND r.sku = h.sku AND r.kind = 'refund'
                         WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
                             AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
-                            AND r.occurred_at > m.from_at - interval '1 day' AND r.occurred_at < m.to_at + interval '1 day'
+                            AND r.occurred_at > m.from_at - repricer.days(1) AND r.occurred_at < m.to_at + repricer.days(1)
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
@@ -8155,6 +8267,7 @@ CREATE FUNCTION repricer.moves_of_at(p_at timestamp with time zone, p_ids text[]
     SET search_path TO 'repricer', 'pg_temp'
     SET plan_cache_mode TO 'force_custom_plan'
     SET jit TO 'off'
+    SET "TimeZone" TO 'utc'
     AS $_$
 #variable_conflict use_column
 BEGIN
@@ -8251,8 +8364,8 @@ WITH subjects AS (
                         SELECT FROM repricer.told_statements_at(p_at) e
                         WHERE e.original_transaction_id = h.original_transaction_id AND e.subtype = 'UPGRADE'
                             AND e.type IN ('DID_CHANGE_RENEWAL_PREF', 'OFFER_REDEEMED')
-                            AND e.signed_at > n.purchased_at - interval '1 day'
-                            AND e.signed_at < n.purchased_at + interval '1 day')) END) AT TIME ZONE 'UTC' AS ends,
+                            AND e.signed_at > n.purchased_at - repricer.days(1)
+                            AND e.signed_at < n.purchased_at + repricer.days(1))) END) AT TIME ZONE 'UTC' AS ends,
         g.given_back_at AT TIME ZONE 'UTC' AS given_back_at, h.expires_at AT TIME ZONE 'UTC' AS expires,
         -- A charge that was refunded in full, or revoked, ends no other: it may have been a second charge for the same time.
         h.revoked_at IS NULL
@@ -8281,7 +8394,7 @@ WITH subjects AS (
         coalesce(r.given_back_at = r.ends, false) AS is_cut,
         -- A dependent may renew once more before its cancellation ends it.
         coalesce(r.begins > i.ended_at AT TIME ZONE 'UTC'
-            + CASE WHEN i.is_dependent THEN interval '31 days' ELSE interval '0' END, false) AS is_return
+            + CASE WHEN i.is_dependent THEN repricer.days(31) ELSE interval '0' END, false) AS is_return
     FROM items i
     JOIN (
         -- The charges of an item under any of its names. An added seat may cost only a part of the price; from the renewal on it
@@ -8355,7 +8468,7 @@ WITH subjects AS (
         WHERE q.original_transaction_id = i.id AND q.signed_at < i.called_at
             AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED')
             AND q.signed_at > (SELECT max(h.expires_at) FROM repricer.charges_at(p_at) h
-                WHERE h.original_transaction_id = i.id AND h.sku = ANY (i.names) AND h.purchased_at < i.called_at) - interval '1 day')
+                WHERE h.original_transaction_id = i.id AND h.sku = ANY (i.names) AND h.purchased_at < i.called_at) - repricer.days(1))
 ), known AS (
     SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p
     UNION ALL
@@ -8392,7 +8505,7 @@ WITH subjects AS (
                     WHERE u.at > c.at AND u.at < m.month + interval '1 month'))) AS is_cut,
         -- The item ended for the reason for which the change ended, unless it was bought again since. Then the statements about
         -- that later end give the reason.
-        coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + interval '1 day'
+        coalesce(i.ended_at < least((m.month + interval '1 month') AT TIME ZONE 'UTC', i.at) + repricer.days(1)
             AND coalesce(t.back_at >= least(m.month + interval '1 month', i.at AT TIME ZONE 'UTC'), true), false) AS is_end
     FROM months m JOIN items i ON i.item = m.item LEFT JOIN turns t ON t.item = m.item
     WHERE m.opens > 0 OR m.closes > 0
@@ -8415,7 +8528,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         WHEN EXISTS (
             SELECT FROM dependents d
             WHERE d.subject = m.subject AND d.at = m.at AND d.id = m.id AND d.name = ANY (m.names) AND d.state = 'declined'
-                AND d.ended_at > m.from_at - interval '31 days' AND d.ended_at < m.to_at + interval '1 day') THEN 'dependents'
+                AND d.ended_at > m.from_at - repricer.days(31) AND d.ended_at < m.to_at + repricer.days(1)) THEN 'dependents'
         WHEN m.is_cut THEN 'refunds'
         ELSE coalesce((
             SELECT CASE
@@ -8424,8 +8537,8 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     WHEN e.subtype = 'PRICE_INCREASE' THEN 'declined'
                     ELSE 'lapsed' END
             FROM repricer.told_statements_at(p_at) e
-            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - interval '1 day'
-                AND e.signed_at < m.to_at + interval '1 day'
+            WHERE e.original_transaction_id = m.id AND e.signed_at > m.from_at - repricer.days(1)
+                AND e.signed_at < m.to_at + repricer.days(1)
                 -- What was recovered, or followed by another charge, ended nothing.
                 AND NOT EXISTS (
                     SELECT FROM repricer.charges_at(p_at) h
@@ -8441,14 +8554,14 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     OR e.type = 'REFUND' AND (EXISTS (
                         SELECT FROM repricer.charges_at(p_at) h
                         WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
-                            AND h.revoked_at > m.from_at - interval '1 day' AND h.revoked_at < m.to_at + interval '1 day'
+                            AND h.revoked_at > m.from_at - repricer.days(1) AND h.revoked_at < m.to_at + repricer.days(1)
                             AND h.revoked_at < coalesce(h.expires_at, 'infinity')) OR EXISTS (
                         SELECT FROM repricer.charges_at(p_at) h
                         JOIN repricer.money_entries_at(p_at) r ON r.original_transaction_id = h.original_transaction_id
                             AND r.transaction_id = h.transaction_id AND r.sku = h.sku AND r.kind = 'refund'
                         WHERE h.original_transaction_id = m.id AND h.sku = ANY (m.names)
                             AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
-                            AND r.occurred_at > m.from_at - interval '1 day' AND r.occurred_at < m.to_at + interval '1 day'
+                            AND r.occurred_at > m.from_at - repricer.days(1) AND r.occurred_at < m.to_at + repricer.days(1)
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
             ORDER BY e.signed_at DESC, e.evidence_id LIMIT 1), 'other')
     END,
@@ -8799,8 +8912,8 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t.signed_at +
                 CASE t.type
-                    WHEN 'RENEWAL_EXTENDED'::text THEN 'P90D'::interval
-                    ELSE 'P61D'::interval
+                    WHEN 'RENEWAL_EXTENDED'::text THEN repricer.days(90)
+                    ELSE repricer.days(61)
                 END)) FILTER (WHERE ((t.type <> ALL (ARRAY['EXPIRED'::text, 'REVOKE'::text])) AND ((t.type <> 'RENEWAL_EXTENDED'::text) OR (NOT t.tells_end)))) AS until
            FROM repricer.told_statements_at(p_at) t
           WHERE ((t.original_transaction_id = c.original_transaction_id) AND (t.signed_at > h.purchased_at) AND (t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text, 'DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text, 'RENEWAL_EXTENDED'::text])))) e)
@@ -9709,12 +9822,21 @@ DECLARE
     -- A replica's clock may be ahead, and nobody may choose the instant: a wave is released at its approved time.
     v_at timestamptz := decision_instant(p_at);
 BEGIN
+    IF EXISTS (SELECT FROM service_controls
+        WHERE is_paused OR halted_at IS NOT NULL OR halted_kinds ? 'price_change' OR throttled_kinds ? 'price_change')
+    THEN
+        RETURN;
+    END IF;
     FOR v_batch IN
         SELECT b.* FROM batches b
         WHERE b.next_release_at <= v_at AND b.state = 'approved'
             AND (NOT b.is_paused OR b.probe_at IS NOT NULL)
         ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
     LOOP
+        CONTINUE WHEN v_batch.is_paused AND EXISTS (
+            SELECT FROM price_changes c
+            WHERE c.batch_id = v_batch.batch_id AND c.stage IN ('queued', 'unknown')
+                AND c.wave <= v_batch.released_wave);
         PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, v_at);
         batch_id := v_batch.batch_id;
         name := v_batch.name;
@@ -9773,6 +9895,10 @@ BEGIN
             'label', v_waves -> (p_through - 1) ->> 'label'));
 END
 $$;
+
+CREATE FUNCTION repricer.renewal_told(p_statement jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (jsonb_typeof((p_statement -> 'renewal'::text)) = 'object'::text) THEN jsonb_build_object('renewal', jsonb_strip_nulls(jsonb_build_object('period', (p_statement #> '{renewal,period}'::text[]), 'autoRenewStatus', (p_statement #> '{renewal,autoRenewStatus}'::text[]), 'recentSubscriptionStartAt', (p_statement #> '{renewal,recentSubscriptionStartAt}'::text[]), 'items', CASE WHEN (jsonb_typeof((p_statement #> '{renewal,items}'::text[])) = 'array'::text) THEN COALESCE((SELECT jsonb_agg(jsonb_build_object('sku', (i.value -> 'sku'::text))) AS jsonb_agg FROM jsonb_array_elements((renewal_told.p_statement #> '{renewal,items}'::text[])) i(value)), '[]'::jsonb) ELSE NULL::jsonb END))) ELSE NULL::jsonb END;
 
 CREATE FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -9900,6 +10026,22 @@ BEGIN
             json_build_object('subscriptions', v_count));
     END IF;
     RETURN v_count;
+END
+$$;
+
+CREATE FUNCTION repricer.require_another(p_submitter text, p_what text) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    IF p_submitter = session_user THEN
+        RAISE EXCEPTION 'user % submitted this %; another user must approve it', session_user, p_what
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = p_submitter) THEN
+        RAISE EXCEPTION 'user %, who submitted this %, no longer exists, so nobody can tell whether you are another person; reject it, and submit it anew',
+            p_submitter, p_what USING ERRCODE = 'insufficient_privilege';
+    END IF;
 END
 $$;
 
@@ -10190,15 +10332,15 @@ CREATE FUNCTION repricer.silent_open_changes_at(p_at timestamp with time zone) R
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t_1.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t_1.signed_at +
                 CASE t_1.type
-                    WHEN 'RENEWAL_EXTENDED'::text THEN 'P90D'::interval
-                    ELSE 'P61D'::interval
+                    WHEN 'RENEWAL_EXTENDED'::text THEN repricer.days(90)
+                    ELSE repricer.days(61)
                 END)) FILTER (WHERE ((t_1.type = ANY (ARRAY['DID_FAIL_TO_RENEW'::text, 'GRACE_PERIOD_EXPIRED'::text])) OR ((t_1.type = 'RENEWAL_EXTENDED'::text) AND (NOT t_1.tells_end)))) AS until,
             COALESCE(((array_agg((t_1.statement #>> '{renewal,autoRenewStatus}'::text[]) ORDER BY t_1.signed_at DESC, t_1.evidence_id DESC) FILTER (WHERE ((t_1.statement #>> '{renewal,autoRenewStatus}'::text[]) IS NOT NULL)))[1] = '0'::text), false) AS is_off,
-            COALESCE(((array_agg((t_1.statement #>> '{status}'::text[]) ORDER BY t_1.signed_at DESC, t_1.evidence_id DESC) FILTER (WHERE ((t_1.statement #>> '{status}'::text[]) IS NOT NULL)))[1] <> '1'::text), false) AS is_in_trouble
+            COALESCE(((array_agg(t_1.status ORDER BY t_1.signed_at DESC, t_1.evidence_id DESC) FILTER (WHERE (t_1.status IS NOT NULL)))[1] <> '1'::text), false) AS is_in_trouble
            FROM repricer.told_statements_at(p_at) t_1
           WHERE ((t_1.original_transaction_id = c.original_transaction_id) AND (t_1.signed_at > h.purchased_at))) e)
      CROSS JOIN LATERAL ( SELECT (h.expires_at < (c.due_effective_at - LEAST('PT1H'::interval, ((h.expires_at - h.purchased_at) / (10)::double precision)))) AS is_before) t)
-  WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL) AND (c.reason IS DISTINCT FROM 'item_replaced'::text) AND (COALESCE(s.expires_at, '-infinity'::timestamp with time zone) < d.until) AND (GREATEST(h.expires_at, e.until) < d.until) AND (NOT e.is_ended) AND (NOT e.is_off) AND ((NOT e.is_in_trouble) OR ((h.expires_at + 'P61D'::interval) < d.until)) AND (h.expires_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (t.is_before OR (c.stage = 'accepted'::text) OR ((c.stage = 'scheduled'::text) AND (c.direction = 'decrease'::text))) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND COALESCE((s.purchased_at <= h.purchased_at), true) AND (NOT (EXISTS ( SELECT
+  WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL) AND (c.reason IS DISTINCT FROM 'item_replaced'::text) AND (COALESCE(s.expires_at, '-infinity'::timestamp with time zone) < d.until) AND (GREATEST(h.expires_at, e.until) < d.until) AND (NOT e.is_ended) AND (NOT e.is_off) AND ((NOT e.is_in_trouble) OR ((h.expires_at + repricer.days(61)) < d.until)) AND (h.expires_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (t.is_before OR (c.stage = 'accepted'::text) OR ((c.stage = 'scheduled'::text) AND (c.direction = 'decrease'::text))) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND COALESCE((s.purchased_at <= h.purchased_at), true) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.effective_at <= h.purchased_at))))))
 $$;
@@ -10302,7 +10444,7 @@ SELECT s.original_transaction_id, s.bucket, NULL::timestamptz, s.period, (
                 FROM repricer.subscription_events_at(p_at) e
                 WHERE e.original_transaction_id = s.original_transaction_id
                     AND e.statement #>> '{transaction,details,additionalTransactionReason}' IS DISTINCT FROM 'SEAT_ADDITION'
-                    AND e.signed_at > coalesce(h.at - interval '40 days', '-infinity')),
+                    AND e.signed_at > coalesce(h.at - repricer.days(40), '-infinity')),
             (SELECT max(coalesce(k.told_period_at,
                     timestamptz 'epoch' + (k.statement #>> '{transaction,purchasedAt}')::bigint * interval '1 millisecond'))
                 FROM repricer.kept_statements k
@@ -10455,7 +10597,7 @@ SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, su
     coalesce(repricer.tells_end(statement), false), statement -> 'ignored', statement ->> 'status'
 FROM repricer.subscription_events_at(p_at)
 UNION ALL
-SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, statement, recorded_at,
+SELECT original_transaction_id, bucket, signed_at, evidence_id, source, type, subtype, coalesce(statement, renewal_told), recorded_at,
     tells_end OR coalesce(repricer.tells_end(statement), false), left_out, coalesce(statement ->> 'status', status)
 FROM repricer.kept_statements WHERE recorded_at <= p_at
 $$;
@@ -10855,6 +10997,10 @@ BEGIN
     IF p_new_state NOT IN ('rejected', 'aborted') THEN
         RAISE EXCEPTION 'a batch is rejected or aborted, not %', p_new_state
             USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF v_state = 'approved' AND NOT has_open_rows(p_batch_id) THEN
+        RAISE EXCEPTION 'batch % is finished: each of its rows has ended, and nothing can be withdrawn', p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     IF v_state IN ('rejected', 'aborted') OR (p_new_state = 'rejected' AND v_state <> 'awaiting_approval')
     THEN
@@ -12136,19 +12282,6 @@ COMMENT ON COLUMN repricer.outbox.id IS 'Identifies the event for ever. A receiv
 
 COMMENT ON COLUMN repricer.outbox."timestamp" IS 'When it was written, by the machine''s clock; payload has the business instants.';
 
-CREATE TABLE repricer.overdue_statements (
-    original_transaction_id text NOT NULL,
-    bucket smallint NOT NULL,
-    signed_at timestamp with time zone NOT NULL,
-    evidence_id text NOT NULL,
-    type text,
-    subtype text,
-    recorded_at timestamp with time zone DEFAULT repricer.recording_instant() NOT NULL,
-    CONSTRAINT overdue_statements_bucket CHECK ((bucket = repricer.bucket_of(original_transaction_id)))
-);
-
-COMMENT ON TABLE repricer.overdue_statements IS 'Statements that arrived after a checkpoint of their subscription, and were signed before it. They were not folded.';
-
 CREATE TABLE repricer.price_change_history_default (
     original_transaction_id text NOT NULL,
     bucket smallint NOT NULL,
@@ -13010,6 +13143,11 @@ GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, 
 GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_pricing;
 GRANT ALL ON FUNCTION report.batch_summary_as_of(p_at timestamp with time zone, batch uuid) TO repricer_service;
 
+REVOKE ALL ON FUNCTION repricer.days(p_count integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.days(p_count integer) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.days(p_count integer) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.days(p_count integer) TO repricer_service;
+
 REVOKE ALL ON FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[]) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.exceptions_of(p_batch uuid, p_ids text[]) TO repricer_pricing;
@@ -13227,6 +13365,9 @@ GRANT UPDATE(understood) ON TABLE repricer.notifications TO repricer_service;
 
 GRANT UPDATE(unknown) ON TABLE repricer.notifications TO repricer_service;
 
+GRANT SELECT ON TABLE repricer.overdue_statements TO repricer_pricing;
+GRANT SELECT,INSERT ON TABLE repricer.overdue_statements TO repricer_service;
+
 GRANT SELECT ON TABLE repricer.reconciliation_checks TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.statements_without_amounts TO repricer_service;
@@ -13433,6 +13574,9 @@ GRANT ALL ON FUNCTION repricer.halt_storefront(p_batch_id uuid, p_storefront tex
 
 REVOKE ALL ON FUNCTION repricer.has_changes_to_call() FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.has_open_rows(p_batch_id uuid) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.has_open_rows(p_batch_id uuid) TO repricer_pricing;
+
 REVOKE ALL ON FUNCTION repricer.has_work(p_kind text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.heard_charges_at(p_at timestamp with time zone) FROM PUBLIC;
@@ -13468,6 +13612,8 @@ GRANT SELECT ON TABLE repricer.approval_limits TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.limits_exceeded(p_limit repricer.approval_limits, p_rows bigint, p_basis_points numeric, p_monthly jsonb) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.limits_of(p_approver text) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.live_change_figures_of_batch_at(p_at timestamp with time zone, p_batch uuid) FROM PUBLIC;
@@ -13494,6 +13640,10 @@ REVOKE ALL ON FUNCTION repricer.lock_subscriptions(p_ids text[]) FROM PUBLIC;
 REVOKE ALL ON FUNCTION repricer.lost_dependents_at(p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.mark_charges() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION repricer.may_approve(p_approver text) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.may_approve(p_approver text) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.may_approve(p_approver text) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) FROM PUBLIC;
 
@@ -13604,6 +13754,8 @@ GRANT ALL ON FUNCTION repricer.release_wave(p_batch_id uuid, p_wave integer, p_a
 
 REVOKE ALL ON FUNCTION repricer.release_waves_through(p_batch repricer.batches, p_through integer, p_actor text, p_at timestamp with time zone) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.renewal_told(p_statement jsonb) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.request_extension(p_original_transaction_id text, p_extension_id uuid, p_days integer, p_reason integer, p_note text, p_at timestamp with time zone) TO repricer_pricing;
 
@@ -13612,6 +13764,8 @@ GRANT ALL ON FUNCTION repricer.request_mass_extension(p_extension_id uuid, p_pro
 
 REVOKE ALL ON FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.request_retries(p_mass_extension_id uuid, p_ids text[], p_extension_ids uuid[], p_at timestamp with time zone) TO repricer_pricing;
+
+REVOKE ALL ON FUNCTION repricer.require_another(p_submitter text, p_what text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.require_past(p_at timestamp with time zone) FROM PUBLIC;
 
@@ -13858,9 +14012,6 @@ GRANT SELECT ON TABLE repricer.notifications_default TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.outbox TO repricer_pricing;
 GRANT SELECT,INSERT,DELETE ON TABLE repricer.outbox TO repricer_service;
-
-GRANT SELECT ON TABLE repricer.overdue_statements TO repricer_pricing;
-GRANT SELECT,INSERT ON TABLE repricer.overdue_statements TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.price_change_history_default TO repricer_service;
 

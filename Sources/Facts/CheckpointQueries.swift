@@ -91,6 +91,33 @@ package enum CheckpointQueries {
         """
     }
 
+    /// Whether a statement was the first to tell that the subscription began anew, after a charge before that. Where no
+    /// statement tells of the purchase, this alone explains the renewals that followed.
+    private static func tellsReturn(_ table: SQL) -> SQL {
+        let start: SQL = "#>> '{renewal,recentSubscriptionStartAt}'"
+        func isTold(before table: SQL, in others: SQL, as statement: SQL) -> SQL {
+            """
+            EXISTS (
+                SELECT FROM \(fragment: others) o
+                WHERE o.original_transaction_id = \(fragment: table).original_transaction_id
+                    AND o.bucket = \(fragment: table).bucket
+                    AND \(fragment: statement) \(fragment: start) = \(fragment: table).statement \(fragment: start)
+                    AND (o.recorded_at, o.signed_at, o.evidence_id) < (\(fragment: table).recorded_at,
+                        \(fragment: table).signed_at, \(fragment: table).evidence_id))
+            """
+        }
+        return """
+            (EXISTS (
+                SELECT FROM repricer.charges h
+                WHERE h.original_transaction_id = \(fragment: table).original_transaction_id
+                    AND h.bucket = \(fragment: table).bucket AND h.purchased_at < to_timestamp(
+                        (\(fragment: table).statement \(fragment: start))::bigint / 1000.0) - interval '1 minute')
+                AND NOT \(fragment: isTold(before: table, in: "repricer.subscription_events", as: "o.statement"))
+                AND NOT \(fragment: isTold(
+                    before: table, in: "repricer.kept_statements", as: "coalesce(o.statement, o.renewal_told)")))
+            """
+    }
+
     /// The start of the paid period in a statement, unless a charge that was recorded by then shows it. It must be
     /// kept, because the checkpoint that replaces the statement does not say when the period was known. An added seat
     /// starts no period.
@@ -116,15 +143,16 @@ package enum CheckpointQueries {
             """
             -- name: keepMarks
             INSERT INTO repricer.kept_statements (original_transaction_id, bucket, signed_at, evidence_id, source, type,
-                subtype, recorded_at, told_period_at, tells_end, left_out, status)
+                subtype, recorded_at, told_period_at, tells_end, left_out, status, renewal_told)
             SELECT e.original_transaction_id, e.bucket, e.signed_at, e.evidence_id, e.source, e.type, e.subtype,
                 e.recorded_at, e.told_period_at, coalesce(repricer.tells_end(e.statement), false), e.statement -> 'ignored',
-                e.statement ->> 'status'
+                e.statement ->> 'status', repricer.renewal_told(e.statement)
             FROM (
                 SELECT t.*, \(fragment: toldPeriod("t")) AS told_period_at FROM repricer.subscription_events t
                 WHERE t.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "t.bucket"))
                     AND t.signed_at < \(timestamp: before)) e
-            WHERE (\(fragment: isMark("e")) OR e.told_period_at IS NOT NULL OR e.statement -> 'ignored' IS NOT NULL)
+            WHERE (\(fragment: isMark("e")) OR e.told_period_at IS NOT NULL OR e.statement -> 'ignored' IS NOT NULL
+                    OR \(fragment: tellsReturn("e")))
                 AND (e.statement -> 'ignored' IS NOT NULL OR EXISTS (
                     SELECT FROM repricer.price_changes c
                     WHERE c.original_transaction_id = e.original_transaction_id AND c.bucket = e.bucket)
@@ -137,11 +165,11 @@ package enum CheckpointQueries {
             -- name: keepMarksOnly
             UPDATE repricer.kept_statements k SET statement = NULL, told_period_at = \(fragment: toldPeriod("k")),
                 tells_end = coalesce(repricer.tells_end(statement), false), left_out = statement -> 'ignored',
-                status = statement ->> 'status'
+                status = statement ->> 'status', renewal_told = repricer.renewal_told(statement)
             WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
                 AND signed_at < \(timestamp: before) AND statement IS NOT NULL
                 AND (\(fragment: isMark("k")) OR \(fragment: toldPeriod("k")) IS NOT NULL
-                    OR statement -> 'ignored' IS NOT NULL)
+                    OR statement -> 'ignored' IS NOT NULL OR \(fragment: tellsReturn("k")))
             """,
             """
             -- name: dropCarried

@@ -45,6 +45,9 @@ enum MoneyQueries {
     /// has.
     private static func record(_ lines: [Line], anew: [String], since: [Int64?]) -> SQL {
         let ids = Set(lines.map(\.id)).union(anew).sorted()
+        // What was signed of the tax holds as long as the amount does.
+        let tax: SQL =
+            "CASE WHEN t.amount = k.amount THEN coalesce(t.tax_exclusive, k.tax_exclusive) ELSE t.tax_exclusive END"
         return """
             -- name: recordMoney
             WITH told AS (
@@ -83,13 +86,13 @@ enum MoneyQueries {
             SELECT id, repricer.bucket_of(id), transaction_id, sku, kind, occurred_at, number::integer,
                 coalesce(k.correction + 1, 0), coalesce(t.amount, 0) - coalesce(k.amount, 0),
                 CASE WHEN t.tax_exclusive IS NOT NULL OR k.tax_exclusive IS NOT NULL
-                    THEN coalesce(t.tax_exclusive, 0) - coalesce(k.tax_exclusive, 0) END,
+                    THEN coalesce(\(fragment: tax), 0) - coalesce(k.tax_exclusive, 0) END,
                 currency, coalesce(t.storefront, k.storefront), coalesce(t.evidence_id, k.evidence_id), r.at
             FROM told t FULL JOIN known k USING (id, transaction_id, sku, kind, occurred_at, number, currency)
             -- Once for all lines. As a subquery in the list above it makes Citus find nothing known of several buckets.
             CROSS JOIN (SELECT repricer.recording_instant() AS at OFFSET 0) r
             WHERE CASE WHEN t.amount IS NULL THEN k.is_told_whole AND (k.amount, coalesce(k.tax_exclusive, 0)) <> (0, 0)
-                ELSE (t.amount, coalesce(t.tax_exclusive, 0))
+                ELSE (t.amount, coalesce(\(fragment: tax), 0))
                     IS DISTINCT FROM (k.amount, coalesce(k.tax_exclusive, 0)) END
             """
     }

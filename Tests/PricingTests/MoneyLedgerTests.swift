@@ -279,6 +279,27 @@ private typealias Story = LifecycleStory
     }
 
     /// Beside an item that cannot be read, has no price, or is listed twice, no share can be told.
+    /// Apple may sign it in one statement of a transaction and not in another; what it signed holds for that amount.
+    @Test func taxExclusivePrice_thatAnotherStatementLeavesOut_stays() {
+        let charged = StatementItem(sku: "A", price: 9990)
+        let other = StatementItem(sku: "A", price: 8990)
+        let tax: (inout TransactionStatement) -> Void = { $0.taxExclusivePrice = 9227 }
+        let with = event(5, "DID_RENEW", charged: [charged], tax)
+        let without = event(6, "DID_CHANGE_RENEWAL_STATUS", charged: [charged])
+
+        #expect(lines([with, without]) == ["charge A 9990 9227"])
+        #expect(
+            lines([
+                event(5, "DID_RENEW", charged: [charged]),
+                event(6, "DID_CHANGE_RENEWAL_STATUS", charged: [charged], tax),
+            ])
+                == ["charge A 9990 9227"])
+        #expect(
+            lines([with, event(6, "DID_CHANGE_RENEWAL_STATUS", charged: [other])]) == [
+                "charge A 8990 -"
+            ])
+    }
+
     @Test func taxExclusivePrice_besideWhatIsNotUnderstood_isNobodys() {
         let charged = Story.charged("A", price: 9990)
         var free = Story.charged("B", price: 990)

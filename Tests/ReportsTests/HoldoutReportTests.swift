@@ -13,13 +13,20 @@ import Testing
     }
 
     /// Each subscription renews in March; who left has paid until then, the others until July.
-    private func report(_ arms: [Arm], more: String = "", asOf: String = "2026-06-01Z") async throws
-        -> [String]
-    {
+    private func report(
+        _ arms: [Arm], more: String = "", asOf: String = "2026-06-01Z",
+        heardUntil: String = "2026-05-30Z"
+    ) async throws -> [String] {
         let connection = try await TestDatabase.connect()
         var sql =
             ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1)
             + "UPDATE repricer.batches SET holdout_basis_points = 1000;"
+                // The newest charge of anybody.
+                + """
+                INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+                    number, correction, amount_milliunits, currency, evidence_id)
+                VALUES ('9', repricer.bucket_of('9'), 't', 'PLAN', 'charge', '\(heardUntil)', 0, 0, 1, 'USD', 'e');
+                """
         for arm in arms {
             for place in 0..<arm.count {
                 let line = arm.first + place
@@ -61,6 +68,32 @@ import Testing
         ])
 
         #expect(rows == ["required 70 0 56 80 48 0 2000 524 3339 more_left"])
+    }
+
+    /// Where nobody's charges have been heard of for so long, nobody knows who of them has renewed. Only one whose end was told
+    /// has left.
+    @Test func whoseRenewalNobodyTold_hasNotLeft() async throws {
+        let arms = [
+            Arm(count: 40, left: 40, first: 1), Arm(held: true, count: 40, left: 0, first: 101),
+        ]
+
+        let silent = try await report(arms, heardUntil: "2026-03-03Z")
+        #expect(silent == ["required 0 0 0 40 0 40 - - - too_few"])
+    }
+
+    @Test func whoseEndWasTold_hasLeft_alsoWhereNothingElseWasHeard() async throws {
+        let rows = try await report(
+            [Arm(count: 3, left: 3, first: 1)],
+            more: """
+                INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source, type,
+                    statement)
+                VALUES ('1', repricer.bucket_of('1'), '2026-03-01T00:05Z', 'e', 'notification', 'EXPIRED', '{}');
+                INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                    price_milliunits, currency)
+                VALUES ('2', repricer.bucket_of('2'), 'u', 'OTHER', '2026-03-01Z', '2026-07-01Z', 9990, 'USD');
+                """, heardUntil: "2026-03-03Z")
+
+        #expect(rows == ["required 2 0 2 0 0 1 - - - too_few"])
     }
 
     @Test func aDifferenceThatMayBeChance_isNoneSeen_andTooFewSayNothing() async throws {

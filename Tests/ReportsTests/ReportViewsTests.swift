@@ -495,6 +495,11 @@ import Testing
             INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
                 number, correction, amount_milliunits, currency, evidence_id)
             VALUES ('1', repricer.bucket_of('1'), 't', 'PLAN', 'refund', '2026-05-30T20:00Z', 0, 0, -1, 'USD', 's1');
+            -- Of what was told after its time was compacted, one refund was told before, and one says nothing of money.
+            INSERT INTO repricer.overdue_statements (original_transaction_id, bucket, signed_at, evidence_id, type)
+            SELECT '1', repricer.bucket_of('1'), t.at::timestamptz, t.at || t.type, t.type
+            FROM (VALUES ('2026-05-30Z', 'REFUND'), ('2025-01-05Z', 'REFUND'), ('2025-01-05Z', 'DID_RENEW'),
+                ('2025-01-05Z', 'DID_CHANGE_RENEWAL_STATUS')) AS t (at, type);
             INSERT INTO repricer.inbox (original_transaction_id, bucket, notification_uuid, received_at,
                 error) VALUES ('1', repricer.bucket_of('1'), 'm', '2026-05-31T23:59Z', 'why'), ('1', repricer.bucket_of('1'), 'o', '2026-05-01Z', NULL),
                 ('1', repricer.bucket_of('1'), 'p', '2026-05-31T23:59Z', NULL);
@@ -519,7 +524,7 @@ import Testing
         #expect(
             parts.map { "\($0["notifications"] ?? "") \($0["name"] ?? "")" } == leftOut)
         // What can be wrong with a charge has tests of its own.
-        #expect(rows.count == 20)
+        #expect(rows.count == 21)
         #expect(
             rows.filter { !($0["check_name"]?.hasPrefix("charges_") ?? false) }
                 .map { Self.pick($0, "batch_name", "check_name", "problems") }
@@ -533,6 +538,7 @@ import Testing
                     ["spring", "silent_past_renewal", "1"], ["NULL", "amounts_left_out", "4"],
                     ["NULL", "inbox_stuck", "2"],
                     ["NULL", "notifications_not_understood", "1"],
+                    ["NULL", "overdue_money", "2"],
                     ["NULL", "refunds_without_amount", "1"],
                 ])
     }
@@ -574,6 +580,11 @@ import Testing
                 "negative", "value:\(place).refundAmount=-1", "shape:\(place).refundDate:text")
             + notification("reason", "value:\(place).refundReason=GIFT")
             + notification("other", "value:transaction.offerType=7")
+                + """
+                INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+                    number, correction, amount_milliunits, currency, evidence_id)
+                VALUES ('1', repricer.bucket_of('1'), 't', 'PLAN', 'refund', '2026-05-31Z', 0, 0, -1, 'USD', 'other');
+                """
 
         let rows = try await Self.read(.reconciliation, batch: nil, sql: sql)
             .filter { $0["check_name"] == "refunds_without_amount" }

@@ -196,7 +196,7 @@ import Testing
         #expect(outcome.code == .inputRejected)
         for fact in [
             #""storefront":"USA""#, #""period":"P1M""#, #""current_price_milliunits":9990"#,
-            #""stale":true"#,
+            #""renewal_at":"2026-02-01T00:00:00Z""#,
         ] {
             #expect(outcome.output.contains(fact), "\(fact): \(outcome.output)")
         }

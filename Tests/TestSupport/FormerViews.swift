@@ -98,15 +98,15 @@ package enum FormerViews {
                         AND k.sku = regexp_replace(d.dependent_sku, '^[0-9]+/', '')
                         AND k.purchased_at <= coalesce(d.settled_at, d.requested_at)
                     GROUP BY k.expires_at ORDER BY k.expires_at DESC LIMIT 1), 1) * coalesce(
-                    theirs.numerator::numeric * own.denominator / (theirs.denominator * own.numerator), 1)))::bigint
-                    AS price_milliunits
+                    theirs.numerator::numeric * own.denominator / (theirs.denominator * own.numerator), 1)))
+                    FILTER (WHERE coalesce(d.currency, c.currency) = c.currency)::bigint AS price_milliunits
             FROM repricer.dependent_cancellations d
             JOIN repricer.price_changes c
                 ON c.original_transaction_id = d.original_transaction_id AND c.change_id = d.change_id
             LEFT JOIN factors own ON own.period = c.period
             LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = d.target_transaction_id
             LEFT JOIN factors theirs ON theirs.period = coalesce(d.target_period, t.period)
-            WHERE d.state = 'confirmed' AND coalesce(d.currency, c.currency) = c.currency
+            WHERE d.state = 'confirmed'
                 AND NOT EXISTS (
                     SELECT FROM repricer.charges k
                     WHERE k.original_transaction_id = coalesce(d.target_transaction_id, d.original_transaction_id)
@@ -122,7 +122,6 @@ package enum FormerViews {
                     SELECT FROM repricer.price_changes o
                     WHERE o.original_transaction_id
                             = coalesce(d.target_transaction_id, d.original_transaction_id)
-                        AND o.batch_id = d.batch_id
                         AND o.sku = CASE WHEN d.is_cross_subscription
                             THEN regexp_replace(d.dependent_sku, '^[0-9]+/', '') ELSE d.dependent_sku END
                         AND (o.state = 'declined' OR o.reason = 'parent_declined' OR o.state = 'cancelled'
@@ -403,6 +402,8 @@ package enum FormerViews {
                     'refund notices that do not say how much was given back, or when'),
                 ('amounts_left_out', true,
                     'statements with an amount, or what it hangs on, that cannot be meant, or of a charged item without a price: money that is in no sum, or counts as one seat'),
+                ('overdue_money', false,
+                    'charges and refunds that were told after retention had compacted their time, and that no earlier statement told: money that is in no sum'),
                 ('inbox_stuck', false, 'notifications with an error, or waiting for more than a day')
         ), problems (batch_id, check_name, problems) AS (
             SELECT batch_id, 'rows_add_up', count(*) FROM report.batch_summary
@@ -497,6 +498,14 @@ package enum FormerViews {
             UNION ALL
             SELECT NULL, 'notifications_not_understood', count(*) FROM repricer.notifications
                 WHERE NOT understood
+            UNION ALL
+            SELECT NULL, 'overdue_money', count(*) FROM repricer.overdue_statements o
+                WHERE o.type IN ('SUBSCRIBED', 'DID_RENEW', 'ONE_TIME_CHARGE', 'OFFER_REDEEMED', 'REFUND', 'REFUND_REVERSED', 'REVOKE')
+                    AND NOT EXISTS (
+                        SELECT FROM repricer.money_entries e WHERE e.original_transaction_id = o.original_transaction_id
+                            AND e.kind = CASE WHEN o.type IN ('REFUND', 'REVOKE') THEN 'refund'
+                                WHEN o.type = 'REFUND_REVERSED' THEN 'reversal' ELSE 'charge' END
+                            AND abs(extract(epoch FROM e.occurred_at - o.signed_at)) <= 172800)
             UNION ALL
             SELECT NULL, 'inbox_stuck', count(*) FROM repricer.inbox
                 WHERE error IS NOT NULL OR received_at < report.as_of() - interval '1 day'

@@ -115,8 +115,10 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
     package var endIndex: Int { list.endIndex }
     package subscript(position: Int) -> MoneyEntry { list[position] }
 
-    /// Notes a line. The newest statement about a line wins.
+    /// Notes a line. The newest statement about a line wins; where it says nothing of the tax of the same amount, what was
+    /// signed of that before still holds.
     mutating func note(_ entry: MoneyEntry) {
+        var entry = entry
         if entry.key.kind == .charge {
             // A transaction charges an item once, even where a later statement gives another day.
             if let former = charged.updateValue(entry.key, forKey: entry.key.item),
@@ -126,6 +128,10 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
             }
         }
         if let place = places[entry.key] {
+            let former = list[place]
+            if former.amount == entry.amount, former.currency == entry.currency {
+                entry.taxExclusive = entry.taxExclusive ?? former.taxExclusive
+            }
             list[place] = entry
         } else {
             places[entry.key] = list.count

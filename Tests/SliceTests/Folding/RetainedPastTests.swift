@@ -171,4 +171,135 @@ import Testing
         await owner.close()
         await pool.close()
     }
+
+    private static func item(_ sku: String, _ price: Int64) -> StatementItem {
+        var item = StatementItem(sku: sku)
+        item.price = price
+        return item
+    }
+
+    /// One statement of a subscription of PLAN and ADD: the period of month `month`, and which items renew after it.
+    private static func renewal(
+        _ id: String, _ month: Int, on day: Int = 0, signed: Int = 0, _ type: String,
+        _ subtype: String? = nil, charged: [StatementItem], renews: [String], began: Int? = nil
+    ) -> SubscriptionEvent {
+        let dayLength: Int64 = 86_400_000
+        let start = firstMonth.advanced(byMonths: month).advanced(by: Int64(day) * dayLength)
+        var event = SubscriptionEvent(
+            key: .init(
+                signedAt: start.advanced(by: Int64(signed) * dayLength),
+                evidenceID: "\(id)-\(month)-\(signed)"),
+            source: .notification, originalTransactionID: id)
+        event.type = type
+        event.subtype = subtype
+        event.status = type == "EXPIRED" ? 2 : 1
+        var transaction = TransactionStatement(items: charged)
+        transaction.transactionID = "\(id)-\(month)"
+        transaction.purchasedAt = start
+        transaction.expiresAt = firstMonth.advanced(byMonths: month + 1).advanced(
+            by: Int64(day) * dayLength)
+        transaction.reason = "RENEWAL"
+        transaction.storefront = "USA"
+        transaction.currency = "USD"
+        transaction.period = "P1M"
+        event.transaction = transaction
+        var renewal = RenewalStatement(items: renews.map { item($0, 9990) })
+        renewal.autoRenewStatus = type == "EXPIRED" ? 0 : 1
+        renewal.period = "P1M"
+        renewal.recentSubscriptionStartAt = began.map {
+            firstMonth.advanced(byMonths: $0).advanced(by: 19 * dayLength)
+        }
+        event.renewal = renewal
+        return event
+    }
+
+    /// What explains them is no charge and no type of a statement: that an item was left out of the renewals, and when the
+    /// subscription began anew although nobody told of the purchase.
+    @Test func explanationsThatOnlyARenewalInfoGives_outliveItsMonth() async throws {
+        let pool = DatabasePool(conninfo: TestDatabase.url, applicationName: "owner", size: 1)
+        let owner = try await TestDatabase.connect()
+        _ = try await owner.read {
+            try MonthPartitions.prepare(
+                .statements, now: Self.firstMonth.milliseconds, monthsAhead: 24, on: $0)
+        }
+        try await owner.script(
+            """
+            INSERT INTO repricer.batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count,
+                submitted_at, decided_at, decided_by)
+            VALUES ('019a0000-0000-7000-8000-000000000001', 'test', 'approved', 'c', '', '2024-01-09Z', 2, '2024-01-09Z',
+                '2024-01-09Z', 'ben');
+            INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction,
+                currency, storefront, period, current_price_milliunits, new_price_milliunits, dependent_skus, forecast_consent,
+                forecast_effective_at, send_by, due_effective_at, request_reference_id, state, sent_at, state_since)
+            SELECT id, repricer.bucket_of(id), gen_random_uuid(), '019a0000-0000-7000-8000-000000000001', line, sku,
+                'increase', 'USD', 'USA', 'P1M', 9990, 12990, '{}', 'not_required', '2024-03-01Z', '2024-02-01Z', '2024-03-01Z',
+                gen_random_uuid(), 'sending', '2024-01-10Z', '2024-01-10Z'
+            FROM (VALUES ('1', 2, 'ADD'), ('2', 3, 'PLAN')) AS c (id, line, sku);
+            """)
+        func charged(_ plan: Int64, _ add: Int64? = nil) -> [StatementItem] {
+            [Self.item("PLAN", plan)] + (add.map { [Self.item("ADD", $0)] } ?? [])
+        }
+        let both = ["PLAN", "ADD"]
+        var events = [
+            Self.renewal("1", 0, "DID_RENEW", charged: charged(9990, 9990), renews: both),
+            Self.renewal("1", 1, "DID_RENEW", charged: charged(9990, 9990), renews: both),
+            Self.renewal("1", 2, "DID_RENEW", charged: charged(9990, 12_990), renews: both),
+            Self.renewal(
+                "1", 2, signed: 5, "DID_CHANGE_RENEWAL_PREF", "DOWNGRADE",
+                charged: charged(9990, 12_990), renews: ["PLAN"]),
+            Self.renewal(
+                "1", 2, signed: 9, "DID_CHANGE_RENEWAL_PREF", charged: charged(9990, 12_990),
+                renews: ["PLAN"]),
+        ]
+        events += (3...18).map {
+            Self.renewal("1", $0, "DID_RENEW", charged: charged(9990), renews: ["PLAN"])
+        }
+        events += (0...1).map {
+            Self.renewal("2", $0, "DID_RENEW", charged: charged(9990), renews: ["PLAN"])
+        }
+        events += (2...3).map {
+            Self.renewal("2", $0, "DID_RENEW", charged: charged(12_990), renews: ["PLAN"])
+        }
+        events.append(
+            Self.renewal(
+                "2", 3, signed: 31, "EXPIRED", "VOLUNTARY", charged: charged(12_990),
+                renews: ["PLAN"]))
+        events += (6...18).map {
+            Self.renewal(
+                "2", $0, on: 19, "DID_RENEW", charged: charged(12_990), renews: ["PLAN"], began: 5)
+        }
+        for event in events { try await FoldOrderDatabaseTests.fold([event], pool) }
+        func faults() async throws -> [String] {
+            try await owner.query(
+                """
+                SELECT concat_ws(' ', original_transaction_id, sku, exception, occurred_at) AS line
+                FROM repricer.live_charge_exceptions ORDER BY 1
+                """
+            ).map { try $0.text("line") }
+        }
+        try await owner.script("UPDATE repricer.price_changes SET recorded_at = '2024-01-10Z'")
+        let before = try await faults()
+
+        let horizon = Self.firstMonth.advanced(byMonths: 15).milliseconds
+        let counts = try await StatementRetention(before: horizon, pool: pool).run { false }
+        let old = try await pool.withTransaction {
+            try MonthRetention.candidates(of: .statements, before: horizon, on: $0)
+        }
+        for month in old {
+            #expect(
+                try await pool.withTransaction {
+                    try MonthRetention.drop(month, before: horizon, on: $0)
+                })
+        }
+
+        #expect(counts.covered == 2)
+        #expect(before == [])
+        #expect(try await faults() == before)
+        #expect(
+            try await owner.query(
+                "SELECT string_agg(original_transaction_id || state, ' ' ORDER BY line) AS text FROM repricer.price_changes"
+            ).one().text("text") == "1effective 2effective")
+        await owner.close()
+        await pool.close()
+    }
 }
