@@ -22,6 +22,10 @@ BEGIN
         RAISE EXCEPTION 'batch % is %; waves of an approved batch are released', p_batch_id, v_batch.state
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    IF v_batch.waves = '[]' THEN
+        RAISE EXCEPTION 'batch % has no waves: its approval released all of it', p_batch_id
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
     v_through := coalesce(p_wave, v_batch.released_wave + 1);
     IF v_through <= v_batch.released_wave OR v_through > jsonb_array_length(v_batch.waves) THEN
         RAISE EXCEPTION 'batch % has % waves, % of them released', p_batch_id,

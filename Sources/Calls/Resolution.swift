@@ -251,7 +251,7 @@ package struct ResolutionTable: Sendable {
                     "stale_token", after: countsStaleTokens ? .none : .staleToken,
                     isDoubtful: true, errorCode: countsStaleTokens ? nil : code))
         }
-        guard !StoreRefusal.mayBeApplied(Int(code)) else {
+        guard !StoreRefusal.mayBeApplied(Int(code)), !isAboutCallAlone(Int(code)) else {
             return .released(
                 .init(
                     "\(code) \(APIErrorCode(rawValue: Int(code)).label)", goesAlone: isShared,
@@ -263,6 +263,15 @@ package struct ResolutionTable: Sendable {
             // Where the code says that the price is set already, a call of ours that this database has lost may have
             // set it.
             isDoubtful: !wasRefusedAtOnce || APIErrorCode(rawValue: Int(code)).saysDone)
+    }
+
+    /// Whether a code speaks of the call's form or of our key, and so says nothing of the customer: it ends no row.
+    private func isAboutCallAlone(_ code: Int) -> Bool {
+        guard !policy.keepsRefused else { return false }
+        return switch APIErrorCode(rawValue: code).disposition(onRetry: true) {
+        case .haltBatch, .haltStorefront, .haltService: true
+        case .retrySame, .refresh, .checkStatus, .reject, .waitUntil: false
+        }
     }
 
     /// This attempt was not applied. An earlier attempt of the same call may have been, so only the first attempt may
@@ -306,6 +315,12 @@ package struct ResolutionTable: Sendable {
             // The first attempt may have been applied, and this refusal be its consequence, so the status is checked
             // first. A refusal that says nothing of the customer says nothing of the first attempt either.
             guard isBelieved(refusal) else {
+                // Nobody else meets it, so it may last. Checks tell whether an earlier attempt was applied, until none can
+                // be on its way any more.
+                if verdict == .parked {
+                    return .open(
+                        .check, reason: refusal.codeAndName, errorCode: Int64(refusal.code))
+                }
                 return .open(
                     .send, reason: refusal.codeAndName, errorCode: nil,
                     after: verdict == .probed ? .probed : .parked)

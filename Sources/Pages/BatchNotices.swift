@@ -161,7 +161,7 @@ extension ServiceControlQueries.Everything {
     private static func throttle(_ kind: ServiceControlQueries.KindThrottle) -> Notice {
         Notice(
             .warn, "\(words(kind.kind)) are slowed down",
-            " since \(.time(kind.since)): the App Store gives no answers, the latest was \(kind.answer). The next call "
+            " since \(.time(kind.since)): the App Store gives no usable answers (the latest: \(kind.answer)). The next call "
                 + "leaves at \(.time(kind.until)), or later, one at a time until one is answered.",
             holdsCalls: true)
     }

@@ -94,10 +94,28 @@ private struct HealthView {
 
     private func silence(_ rate: HealthQueries.Rate) -> Notice? {
         guard let until = rate.blockedUntil, until > now else { return nil }
+        // While calls of a kind are halted or slowed down, it is our own wait for the next one that asks, and the notice of that
+        // says so.
+        guard !waitsForAProbe(rate.endpoint) else { return nil }
         return Notice(
             .warn, "Silence asked for:",
             "the App Store takes no calls of \(spaced(rate.endpoint)) until \(.time(until)).",
             holdsCalls: true)
+    }
+
+    private func waitsForAProbe(_ endpoint: String) -> Bool {
+        let kind: StoreCall.Kind? =
+            switch endpoint {
+            case "change_price": .priceChange
+            case "cancel": .cancel
+            case "extend": .renewalExtension
+            case "extend_all": .massExtension
+            default: nil
+            }
+        guard let kind else { return false }
+        return everything.isServiceHalted(kind)
+            || everything.haltedKinds.contains { $0.kind == kind.rawValue }
+            || everything.throttledKinds.contains { $0.kind == kind.rawValue }
     }
 
     /// It says that all is well only if nothing holds calls back and there is no warning.
@@ -181,7 +199,7 @@ private struct HealthView {
             "Rates, over all replicas",
             [
                 .text("Endpoint"), .number("Calls in the last second"),
-                .text("Silence asked for by the App Store"),
+                .text("No call before"),
             ], rateRows, isStacked: true
         ).html + allowed
             + HTMLTable(

@@ -318,7 +318,7 @@ extension Site {
 extension PageFault {
     static let away = PageFault(
         503, "The database cannot be read",
-        "The pages are here again when it is. What is wrong says the log of the service; "
+        "The pages are here again when it is. The log of the service says what is wrong; "
             + "<code>repricer config check</code> tells more.", passes: true)
 
     static func noBatch(_ text: String) -> PageFault {

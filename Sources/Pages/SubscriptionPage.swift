@@ -95,7 +95,7 @@ private struct SubscriptionView {
             ("Billing period", HTML(facts.period ?? "")), ("Customer token", customer),
             ("Running since", .time(facts.startedAt, none: "")),
             ("Newest statement", .time(facts.signedAt, none: "")),
-            ("Charges known since", .time(facts.knownSince, none: "")),
+            ("Every increase known since", .time(facts.knownSince, none: "")),
         ]) + table.html
     }
 
@@ -118,13 +118,14 @@ private struct SubscriptionView {
         let isLater = (change.effectiveAt ?? change.dueEffectiveAt) > change.forecastEffectiveAt
         let forecast = Consent(rawValue: change.forecastConsent)?.forecastWords(
             isUndo: change.isUndo)
+        let isOver = ChangeState(rawValue: change.state)?.isFinal ?? false
         let came =
             switch change.cameConsent {
             case "required"?: "was asked"
             case "not_required"?: "was informed"
             case "none"?: "nobody was asked"
             case .some(let other): spaced(other)
-            case nil: "not known yet"
+            case nil: isOver ? "nothing was told" : "not known yet"
             }
         let name: HTML =
             change.currentSKU.map { "\(whole(change.sku))<span class=\"sub\">now \($0)</span>" }
@@ -132,7 +133,6 @@ private struct SubscriptionView {
         let reason: HTML =
             change.reason.map { "<span class=\"sub\">\(reasonWords($0))</span>" } ?? .none
         let undo: HTML = change.isUndo ? "<span class=\"sub\">takes back a change</span>" : .none
-        let isOver = ChangeState(rawValue: change.state)?.isFinal ?? false
         // An ended change cancels no further dependents; the dependents' table shows the others.
         let falls: HTML =
             isOver || change.dependents.isEmpty

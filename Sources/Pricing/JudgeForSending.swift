@@ -118,7 +118,9 @@ extension StoredChange {
             plan.consent == .required && consent != .required && consent != .notKnown
             && !withoutOurs().reasons.allSatisfy(excused.contains)
         let differences = [
-            difference("price", from: String(currentPrice), to: plan.currentPrice.map { "\($0)" }),
+            difference(
+                "price", from: PriceText.amount(currentPrice, currency),
+                to: plan.currentPrice.map { PriceText.amount($0, currency) }),
             difference("currency", from: currency, to: plan.currency),
             difference("storefront", from: storefront, to: plan.storefront),
             difference("period", from: period, to: plan.period),

@@ -14,6 +14,9 @@ extension Judge {
                     remedy: "read its state with repricer sync"))
         }
         if let fault = fault(ofUndo: change, facts) ?? lateness(sendBy) {
+            if fault.code == .noChange, let seen = turn(of: change, effectiveAt, facts) {
+                return .wait(until: seen)
+            }
             return .ineligible(fault)
         }
         var plan = PlanRow(
@@ -22,6 +25,19 @@ extension Judge {
         plan.sendBy = sendBy
         plan.effectiveAt = effectiveAt
         return .send(plan)
+    }
+
+    /// When the renewal before a scheduled decrease is over: until then Apple's statements show the price of that renewal, and
+    /// not whether the decrease is scheduled. nil where the decrease is due at the coming renewal. An increase is shown from
+    /// the call on.
+    private func turn(
+        of change: StoredChange, _ effectiveAt: Instant, _ facts: SubscriptionFacts
+    ) -> Instant? {
+        guard change.currentPrice < change.newPrice, let renewalAt = facts.renewalAt,
+            facts.isLater(effectiveAt, than: renewalAt)
+        else { return nil }
+        // The statement of the renewal may come a while after it.
+        return max(renewalAt, now).advanced(by: Instant.millisecondsPerDay / 24)
     }
 
     private func lateness(_ sendBy: Instant) -> RowFault? {
@@ -43,7 +59,8 @@ extension Judge {
             || item.currentPrice != change.newPrice
         {
             return RowFault(
-                .drifted, "\(change.newPrice) \(change.currency) is not what is paid now",
+                .drifted,
+                "\(PriceText.amount(change.newPrice, change.currency)) is not what is paid now",
                 remedy: "submit the price that is wanted")
         }
         if item.increase?.isCommunicated == true {
@@ -55,7 +72,8 @@ extension Judge {
         let scheduled = wasIncrease ? item.increase?.price : item.renewalPrice
         guard scheduled == change.currentPrice else {
             return RowFault(
-                .noChange, "\(change.currentPrice) \(change.currency) is no longer scheduled",
+                .noChange,
+                "\(PriceText.amount(change.currentPrice, change.currency)) is no longer scheduled",
                 remedy: "nothing is to be undone")
         }
         return standing(facts)

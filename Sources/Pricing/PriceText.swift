@@ -20,6 +20,12 @@ package enum PriceText {
         try units(decimal: text, places: 3)
     }
 
+    /// An amount as people write it, with the decimals of its currency: `9.99 EUR`.
+    static func amount(_ milliunits: Int64, _ currency: String) -> String {
+        let decimals = Currency.apple.first { $0.code == currency }?.decimals ?? 2
+        return "\(decimal(milliunits, decimals: decimals)) \(currency)"
+    }
+
     /// A decimal number above 0, in units of the last of its `places` decimals.
     static func units(decimal text: some StringProtocol, places limit: Int) throws(Fault) -> Int64 {
         var digits: Int64 = 0

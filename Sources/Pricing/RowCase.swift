@@ -304,9 +304,7 @@ extension RowCase {
     }
 
     private func price(_ milliunits: Int64) -> String {
-        let code = facts.currency ?? row.currency
-        let decimals = Currency.apple.first { $0.code == code }?.decimals ?? 2
-        return "\(PriceText.decimal(milliunits, decimals: decimals)) \(code)"
+        PriceText.amount(milliunits, facts.currency ?? row.currency)
     }
 }
 

@@ -33,7 +33,7 @@ extension RowCode {
     /// What is wrong with a row, in a few words beside the code.
     package var words: String {
         switch self {
-        case .malformedRow: "the line cannot be read"
+        case .malformedRow: "the line, or a date in it, cannot be read"
         case .badTransactionID: "no original transaction id"
         case .badSKU: "no item is called so"
         case .badPrice: "no price"

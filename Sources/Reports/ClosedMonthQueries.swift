@@ -15,4 +15,22 @@ package enum ClosedMonthQueries {
             """
         ).one().int64("figures")
     }
+
+    /// A check of the reconciliation that is not OK, with its problems over all batches.
+    package struct FailedCheck: Sendable {
+        package var name: String
+        package var problems: Int64
+    }
+
+    package static func failedChecks(
+        on connection: isolated PostgresConnection
+    ) throws -> [FailedCheck] {
+        try connection.query(
+            """
+            -- name: failedChecks
+            SELECT check_name, sum(problems)::bigint AS problems FROM report.reconciliation WHERE NOT is_ok
+            GROUP BY check_name ORDER BY check_name
+            """
+        ).map { try FailedCheck(name: $0.text("check_name"), problems: $0.int64("problems")) }
+    }
 }

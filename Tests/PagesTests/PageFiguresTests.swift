@@ -389,8 +389,8 @@ import Testing
 
     @Test(arguments: [
         (
-            "INSERT INTO repricer.first_approvals (batch_id, approver, approved_at, exceeded) VALUES ($1, 'cara', '2026-03-31Z', '{}')",
-            "Approved first by cara; a second approval is missing."
+            "INSERT INTO repricer.first_approvals (batch_id, approver, approved_at, exceeded) VALUES ($1, 'postgres', '2026-03-31Z', '{}')",
+            "Approved first by postgres; a second approval is missing."
         ),
         (
             "UPDATE repricer.batches SET undoes_batch_id = '\(PagesFixture.finished)' WHERE batch_id = $1",

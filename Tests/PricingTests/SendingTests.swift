@@ -33,6 +33,38 @@ struct SendingTests {
         #expect(plan.line == 0)
     }
 
+    /// Apple's statements show the price of the coming renewal. A decrease that is due later is not gone because that one is
+    /// charged the old price.
+    @Test func undoOfADecrease_thatIsDueAfterTheComingRenewal_waitsForIt() throws {
+        func verdict(_ due: String, renews: Int64, now: String = "2026-11-20T00:00:00Z")
+            -> SendingVerdict
+        {
+            var facts = SubscriptionFacts.make(price: 12_990)
+            facts.purchasedAt = at("2026-11-01T00:00:00Z")
+            facts.edit { $0.renewalPrice = renews }
+            var undo = Self.stored(12_990, consent: .none)
+            undo.currentPrice = 9990
+            return Judge.make(now: now).judgeUndo(
+                undo, sendBy: at("2026-12-30T00:00:00Z"), effectiveAt: at(due), facts: facts)
+        }
+
+        #expect(
+            verdict("2027-01-01T00:00:00Z", renews: 12_990)
+                == .wait(until: at("2026-12-01T01:00:00Z")))
+        // The statement of the renewal is late.
+        #expect(
+            verdict("2027-01-01T00:00:00Z", renews: 12_990, now: "2026-12-01T02:00:00Z")
+                == .wait(until: at("2026-12-01T03:00:00Z")))
+        guard case .send = verdict("2027-01-01T00:00:00Z", renews: 9990),
+            case .ineligible(let gone) = verdict("2026-12-01T00:00:00Z", renews: 12_990)
+        else {
+            Issue.record("it is sent where it shows, and not where it would show")
+            return
+        }
+        #expect(gone.code == .noChange)
+        #expect(gone.message == "9.99 USD is no longer scheduled")
+    }
+
     @Test func change_whenHeldBack_waitsToTheMillisecond() {
         let due = at("2026-12-05T00:00:00.001Z")
         let change = Self.stored(onOrAfter: "2027-02-01")

@@ -186,6 +186,53 @@ import Testing
         #expect(shown.output.contains(#""state":"approved""#), "\(shown.output)")
     }
 
+    @Test func release_ofABatchWithoutWaves_saysThatAllWent() async throws {
+        let office = try await Office()
+        _ = await office.submit()
+        _ = await run("approve", "spring", "--yes", environment: office.ben)
+
+        let outcome = await run("release", "spring", environment: office.ana)
+
+        #expect(outcome.code == .conflict)
+        #expect(
+            outcome.messages.contains("has no waves: its approval released all of it"),
+            "\(outcome.messages)")
+    }
+
+    /// A month is closed for good, so whoever closes it sees what is open, and may look first.
+    @Test func closeMonth_namesTheChecksThatAreNotOK_andMayOnlyLook() async throws {
+        _ = try await Office()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            """
+            INSERT INTO repricer.inbox (original_transaction_id, bucket, notification_uuid, received_at, error)
+            VALUES ('1', repricer.bucket_of('1'), 'n', '2025-12-05Z', 'why')
+            """)
+        await connection.close()
+        let lead = [
+            "REPRICER_DATABASE_URL": try await TestDatabase.login(
+                "lea", memberOf: ["repricer_finance_lead"])
+        ]
+
+        let looked = await run("close-month", "2025-12", "--dry-run", environment: lead)
+        let closed = await run("close-month", "2025-12", "--json", environment: lead)
+        let again = await run("close-month", "2025-12", "--dry-run", environment: lead)
+
+        #expect(looked.code == .done)
+        #expect(
+            looked.output == "2025-12 has no figures: no money is known of it; nothing was closed\n"
+        )
+        #expect(
+            looked.messages
+                == "repricer: checks that are not OK: inbox_stuck 1; see `repricer report reconciliation`\n"
+        )
+        #expect(
+            closed.output
+                == #"{"month":"2025-12","figures":0,"is_closed":true,"checks_not_ok":[{"check":"inbox_stuck","problems":1}]}"#
+                + "\n")
+        #expect(again.code == .conflict)
+    }
+
     /// As `plan` says it: what is wrong with the row says nothing of the subscription.
     @Test func explain_ofARowWithAFaultOfItsOwn_showsTheSubscription() async throws {
         let office = try await Office()

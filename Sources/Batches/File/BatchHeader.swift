@@ -50,10 +50,19 @@ enum BatchHeader {
         let names = row.names
         if let only = names.first, names.count == 1, only.contains(";") || only.contains("\t") {
             throw row.fault(
-                .badHeader, "the columns are not separated by commas", "export as CSV")
+                .badHeader,
+                "the columns are separated by \(only.contains(";") ? "semicolons" : "tabs"), not by commas",
+                "export with commas between the columns, and with points in prices")
         }
         let known = BatchColumn.allCases.filter { !$0.isIgnored }.map(\.rawValue)
         let columns = names.compactMap(BatchColumn.init)
+        guard !columns.isEmpty else {
+            throw row.fault(
+                .badHeader,
+                "the first row has no column name: \(names.prefix(10).map { shownInMessage($0) }.joined(separator: ", "))",
+                "delete what stands above the row of column names, which are \(known.joined(separator: ", "))"
+            )
+        }
         let hasDecimal = columns.contains(.price)
         try row.refuse(
             row.unknown(

@@ -277,7 +277,7 @@ struct BatchRowBuilder {
         case .tooManyDecimals:
             RowFault(
                 .priceDecimals, "\(shownInMessage(text)) has more decimals than any currency",
-                remedy: "round the price")
+                remedy: "round the price; if the point separates thousands, leave it out")
         }
     }
 
@@ -305,7 +305,7 @@ struct BatchRowBuilder {
                 .priceDecimals,
                 "\(PriceText.decimal(price, decimals: 3)) has more decimals than the "
                     + "\(currency.decimals) that \(currency.code) has",
-                remedy: "round the price")
+                remedy: "round the price; if the point separates thousands, leave it out")
         }
     }
 }

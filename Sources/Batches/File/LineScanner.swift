@@ -35,6 +35,11 @@ struct HeaderRow {
         let cells: [[UInt8]]? = if case .cells(let cells) = record { cells } else { nil }
         names = (cells ?? []).map { $0.textWithoutBlanks }
         (self.file, self.line) = (file, line.number)
+        guard !line.bytes.contains(UInt8(ascii: "\r")) else {
+            throw fault(
+                .badHeader, "the lines end with carriage returns alone",
+                "save the file as CSV (UTF-8), whose lines end with line feeds")
+        }
         guard !line.isTooLong, cells != nil else {
             throw fault(.badHeader, "the header row is no CSV", "begin with the column names")
         }

@@ -166,7 +166,7 @@ extension ServiceControlQueries.KindUnreached {
 
 extension ServiceControlQueries.KindThrottle {
     fileprivate var text: String {
-        "\(plural(kind)) since \(since.instantText): the App Store gives no answers, the latest was \(harmless(answer)); "
+        "\(plural(kind)) since \(since.instantText): the App Store gives no usable answers (the latest: \(harmless(answer))); "
             + "the next call leaves at \(until.instantText), or later, one at a time until one is answered"
     }
 }

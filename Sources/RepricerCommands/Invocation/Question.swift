@@ -10,7 +10,9 @@ extension Invocation {
     }
 
     /// Asks on a terminal, unless `--yes` was given. Anything but yes counts as no, and throws.
-    func confirm(_ question: String) throws(CommandFailure) {
+    func confirm(
+        _ question: String, otherwise refusal: String = "not approved; nothing was changed"
+    ) throws(CommandFailure) {
         guard !arguments[Commands.yes] else { return }
         dependencies.sayPlainly("\(question) [y/N] ")
         let line = dependencies.readAnswer()
@@ -18,7 +20,7 @@ extension Invocation {
         if line == nil { dependencies.sayPlainly("\n") }
         let answer = line?.lowercased().filter { !$0.isWhitespace }
         guard answer == "y" || answer == "yes" else {
-            throw CommandFailure(.approvalNeededOrRefused, "not approved; nothing was changed")
+            throw CommandFailure(.approvalNeededOrRefused, refusal)
         }
     }
 }

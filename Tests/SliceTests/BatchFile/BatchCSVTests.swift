@@ -55,6 +55,8 @@ struct BatchCSVTests {
         ("original_transaction_id,sku,price,price_milliunits,currency\n", .priceColumns),
         ("original_transaction_id;sku;price;currency\n", .badHeader),
         ("\"original_transaction_id,sku\n1,2\n", .badHeader),
+        ("original_transaction_id,sku,price,currency\r1,A,1.00,USD\r", .badHeader),
+        ("Spring price list,,,\noriginal_transaction_id,sku,price,currency\n", .badHeader),
     ])
     func header_whenWrong_makesTheFileUnusable(text: String, expected: BatchFileError.Code) {
         let error = #expect(throws: BatchFileError.self) { try BatchText(text) }

@@ -160,6 +160,31 @@ import Testing
         await harness.close()
     }
 
+    /// The first attempt was lost, and the App Store refuses the form of its repetitions. Checks show that none was applied, and
+    /// then the row is parked like one that was refused at once, so that people see why.
+    @Test func lostCall_whoseRepetitionIsRefusedAlone_isParked_andNotUnknownForEver() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...12)
+        harness.store.setAnswers(["1"], .unavailable)
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        #expect(try await harness.stateCounts() == ["scheduled": 11, "unknown": 1])
+
+        harness.store.setAnswers(["1"], .refused(.haltBatch, code: 4_000_173))
+        try await Self.pass(30, harness, scheduler)
+        #expect(try await harness.stateCounts() == ["scheduled": 11, "queued": 1])
+        #expect(
+            try await harness.texts(
+                "SELECT parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
+            ).first?.hasPrefix("4000173 ") == true)
+
+        harness.store.setAnswers(["1"], nil)
+        try await Self.pass(70, harness, scheduler)
+        #expect(try await harness.stateCounts() == ["scheduled": 12])
+        #expect(harness.store.applied.values.count { $0.transactionID == "1" } == 1)
+        await harness.close()
+    }
+
     /// What a status check gets where the App Store does not answer it.
     enum ScriptedCheck: Sendable {
         case throttled
