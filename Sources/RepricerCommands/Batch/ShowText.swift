@@ -119,6 +119,13 @@ extension ApprovalFacts {
             case (let name?, false): "approval: by \(name) and a second: \(why)"
             }
         }
+        if approvers.count == 1, let only = approvers.first, let name = only.name,
+            !only.exceeded.isEmpty
+        {
+            lines.append(
+                "approval: no limit names a second; unless \(name) is a role of several people, the owner must name "
+                    + "one (`repricer policy set`)")
+        }
         if !terms.firstApprovers.isEmpty {
             lines.append("approved first: \(terms.firstApprovers.joined(separator: ", "))")
         }

@@ -42,7 +42,8 @@ package enum SandboxCommand {
 
         Endpoints of its own: GET /sandbox/clock, /sandbox/state[?subscription=ID], /sandbox/calls;
         POST /sandbox/faults {"endpoint":"changePrice","kind":"drop_after","count":3} (kinds:
-        drop_before, drop_after, http_500, http_429, late, garbage, refuse_repeats; for
+        drop_before, drop_after, http_500, http_429, late, slow, garbage, hollow, reset_before,
+        reset_after, refuse_repeats, refuse (with a code), expire_token, no_token, forge; for
         notifications duplicate, reorder, delay, lose; "seconds":S is real time, 35 for drops and
         late calls, 1 for notifications); DELETE /sandbox/faults;
         POST /sandbox/act {"subscription":ID,"action":"modify","retainBillingCycle":true,"items":
