@@ -599,7 +599,8 @@ $$;
 CREATE FUNCTION repricer.has_open_rows(p_batch_id uuid) RETURNS boolean
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM price_changes
+    -- Citus takes no subquery without a column here.
+    RETURN EXISTS (SELECT 1 FROM price_changes
         WHERE batch_id = p_batch_id
             AND stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted'));
 END

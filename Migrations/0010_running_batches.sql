@@ -59,8 +59,9 @@ BEGIN
             AND (NOT b.is_paused OR b.probe_at IS NOT NULL)
         ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
     LOOP
+        -- Citus takes no subquery without a column here.
         CONTINUE WHEN v_batch.is_paused AND EXISTS (
-            SELECT FROM price_changes c
+            SELECT 1 FROM price_changes c
             WHERE c.batch_id = v_batch.batch_id AND c.stage IN ('queued', 'unknown')
                 AND c.wave <= v_batch.released_wave);
         PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, v_at);

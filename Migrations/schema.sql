@@ -6788,7 +6788,8 @@ CREATE FUNCTION repricer.has_open_rows(p_batch_id uuid) RETURNS boolean
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM price_changes
+    -- Citus takes no subquery without a column here.
+    RETURN EXISTS (SELECT 1 FROM price_changes
         WHERE batch_id = p_batch_id
             AND stage IN ('awaiting_approval', 'queued', 'unknown', 'scheduled', 'pending_consent', 'accepted'));
 END
@@ -9833,8 +9834,9 @@ BEGIN
             AND (NOT b.is_paused OR b.probe_at IS NOT NULL)
         ORDER BY b.next_release_at FOR UPDATE SKIP LOCKED
     LOOP
+        -- Citus takes no subquery without a column here.
         CONTINUE WHEN v_batch.is_paused AND EXISTS (
-            SELECT FROM price_changes c
+            SELECT 1 FROM price_changes c
             WHERE c.batch_id = v_batch.batch_id AND c.stage IN ('queued', 'unknown')
                 AND c.wave <= v_batch.released_wave);
         PERFORM release_waves_through(v_batch, v_batch.released_wave + 1, session_user::text, v_at);
@@ -9863,6 +9865,10 @@ BEGIN
     END IF;
     IF v_batch.state <> 'approved' THEN
         RAISE EXCEPTION 'batch % is %; waves of an approved batch are released', p_batch_id, v_batch.state
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF v_batch.waves = '[]' THEN
+        RAISE EXCEPTION 'batch % has no waves: its approval released all of it', p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     v_through := coalesce(p_wave, v_batch.released_wave + 1);
