@@ -49,7 +49,7 @@ extension BatchView {
     private var moneyNotes: HTML {
         let note: HTML = """
             <p class="note">More counts only where a renewal was charged at the new price, less refunds. Lost is what
-            customers paid who declined or left, and their dependents.</p>
+            customers paid who declined an increase, or left once they were asked or told of it, and their dependents.</p>
 
             """
         // The chart is shown separately, and would otherwise appear twice.
@@ -206,7 +206,7 @@ extension BatchView {
         }
         return HTMLTable(
             "Changes that ended otherwise than in effect",
-            [.text("State"), .text("Reason"), .number("Rows")], ended
+            [.text("State"), .text("Reason"), .number("Rows")], ended, isStacked: true
         ).html
             + HTMLTable(
                 "Rows of the file that were refused at the submission",

@@ -466,56 +466,56 @@ import Testing
                 == [["charges_refunded", "true"], ["silent_past_renewal", "false"]])
     }
 
-    @Test func reconciliation_whenEverythingIsWrong_countsEachCheck() async throws {
-        let faults = """
-            UPDATE repricer.batches SET row_count = 9;
-            DELETE FROM repricer.charges WHERE original_transaction_id = '2';
-            DELETE FROM repricer.dependent_cancellations;
-            INSERT INTO repricer.dependent_cancellations (original_transaction_id, bucket, change_id,
-                dependent_sku, parent_sku, batch_id, cause, state, requested_at,
-                requested_by_evidence)
-            SELECT '3', repricer.bucket_of('3'), change_id, 'OTHER', 'PLAN', batch_id, 'declined', 'discrepancy',
-                '2026-03-01Z', 'e1'
-            FROM repricer.price_changes WHERE original_transaction_id = '3';
-            INSERT INTO repricer.store_calls (bucket, subject, call_id, kind, carries, intent, state,
-                lease_owner, lease_until, in_flight_until, prepared_at)
-            SELECT repricer.bucket_of('7'), '7', gen_random_uuid(), 'price_change', ARRAY[change_id],
-                '{}', 'unknown', gen_random_uuid(), '2026-03-01Z', '2026-03-01Z', '2026-03-01Z'
-            FROM repricer.price_changes WHERE original_transaction_id = '7';
-            INSERT INTO repricer.subscriptions (original_transaction_id, bucket, items) VALUES ('8', repricer.bucket_of('8'),
-                '[{"sku": "PLAN", "renews": true, "increase": {"status": "SCHEDULED", "price": 4990}}]');
-            UPDATE repricer.price_changes SET state = 'aborted', request_reference_id = gen_random_uuid()
-            WHERE original_transaction_id = '8';
-            INSERT INTO repricer.notifications (notification_uuid, received_at, understood,
-                signed_payload) VALUES ('n', '2026-05-31Z', false, 'p');
-            -- Seats of 1 are given back with an amount, those of 2 without.
-            INSERT INTO repricer.notifications (notification_uuid, received_at, signed_at, type, subtype,
-                original_transaction_id, understood, signed_payload)
-            SELECT 's' || i, '2026-05-31Z', '2026-05-31Z', 'REFUND', 'SEATS', i, true, 'p' FROM unnest('{1, 2}'::text[]) AS i;
-            INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
-                number, correction, amount_milliunits, currency, evidence_id)
-            VALUES ('1', repricer.bucket_of('1'), 't', 'PLAN', 'refund', '2026-05-30T20:00Z', 0, 0, -1, 'USD', 's1');
-            -- Of what was told after its time was compacted, one refund was told before, and one says nothing of money.
-            INSERT INTO repricer.overdue_statements (original_transaction_id, bucket, signed_at, evidence_id, type)
-            SELECT '1', repricer.bucket_of('1'), t.at::timestamptz, t.at || t.type, t.type
-            FROM (VALUES ('2026-05-30Z', 'REFUND'), ('2025-01-05Z', 'REFUND'), ('2025-01-05Z', 'DID_RENEW'),
-                ('2025-01-05Z', 'DID_CHANGE_RENEWAL_STATUS')) AS t (at, type);
-            INSERT INTO repricer.inbox (original_transaction_id, bucket, notification_uuid, received_at,
-                error) VALUES ('1', repricer.bucket_of('1'), 'm', '2026-05-31T23:59Z', 'why'), ('1', repricer.bucket_of('1'), 'o', '2026-05-01Z', NULL),
-                ('1', repricer.bucket_of('1'), 'p', '2026-05-31T23:59Z', NULL);
-            -- Amounts that cannot be meant, of 1, of somebody without a change, and of a month that was dropped; and a text.
-            INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source,
-                statement)
-            SELECT i, repricer.bucket_of(i), '2026-05-01Z', n, 'status', jsonb_build_object('ignored', jsonb_build_array(n))
-            FROM unnest('{1, 99}'::text[]) AS i,
-                unnest('{transaction.items.price, renewal.items.price, transaction.storefront}'::text[]) AS n;
-            INSERT INTO repricer.kept_statements (original_transaction_id, bucket, signed_at, evidence_id, source, recorded_at,
-                left_out)
-            SELECT '1', repricer.bucket_of('1'), d, 'k', 'status', d, '["transaction.items.refunds"]' FROM unnest('{2026-05-02Z, 2025-05-01Z}'::timestamptz[]) AS d;
-            """
+    private static let everyFault = """
+        UPDATE repricer.batches SET row_count = 9;
+        DELETE FROM repricer.charges WHERE original_transaction_id = '2';
+        DELETE FROM repricer.dependent_cancellations;
+        INSERT INTO repricer.dependent_cancellations (original_transaction_id, bucket, change_id,
+            dependent_sku, parent_sku, batch_id, cause, state, requested_at,
+            requested_by_evidence)
+        SELECT '3', repricer.bucket_of('3'), change_id, 'OTHER', 'PLAN', batch_id, 'declined', 'discrepancy',
+            '2026-03-01Z', 'e1'
+        FROM repricer.price_changes WHERE original_transaction_id = '3';
+        INSERT INTO repricer.store_calls (bucket, subject, call_id, kind, carries, intent, state,
+            lease_owner, lease_until, in_flight_until, prepared_at)
+        SELECT repricer.bucket_of('7'), '7', gen_random_uuid(), 'price_change', ARRAY[change_id],
+            '{}', 'unknown', gen_random_uuid(), '2026-03-01Z', '2026-03-01Z', '2026-03-01Z'
+        FROM repricer.price_changes WHERE original_transaction_id = '7';
+        INSERT INTO repricer.subscriptions (original_transaction_id, bucket, items) VALUES ('8', repricer.bucket_of('8'),
+            '[{"sku": "PLAN", "renews": true, "increase": {"status": "SCHEDULED", "price": 4990}}]');
+        UPDATE repricer.price_changes SET state = 'aborted', request_reference_id = gen_random_uuid()
+        WHERE original_transaction_id = '8';
+        INSERT INTO repricer.notifications (notification_uuid, received_at, understood,
+            signed_payload) VALUES ('n', '2026-05-31Z', false, 'p');
+        -- Seats of 1 are given back with an amount, those of 2 without.
+        INSERT INTO repricer.notifications (notification_uuid, received_at, signed_at, type, subtype,
+            original_transaction_id, understood, signed_payload)
+        SELECT 's' || i, '2026-05-31Z', '2026-05-31Z', 'REFUND', 'SEATS', i, true, 'p' FROM unnest('{1, 2}'::text[]) AS i;
+        INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+            number, correction, amount_milliunits, currency, evidence_id)
+        VALUES ('1', repricer.bucket_of('1'), 't', 'PLAN', 'refund', '2026-05-30T20:00Z', 0, 0, -1, 'USD', 's1');
+        -- Of what was told after its time was compacted, one refund was told before, and one says nothing of money.
+        INSERT INTO repricer.overdue_statements (original_transaction_id, bucket, signed_at, evidence_id, type)
+        SELECT '1', repricer.bucket_of('1'), t.at::timestamptz, t.at || t.type, t.type
+        FROM (VALUES ('2026-05-30Z', 'REFUND'), ('2025-01-05Z', 'REFUND'), ('2025-01-05Z', 'DID_RENEW'),
+            ('2025-01-05Z', 'DID_CHANGE_RENEWAL_STATUS')) AS t (at, type);
+        INSERT INTO repricer.inbox (original_transaction_id, bucket, notification_uuid, received_at,
+            error) VALUES ('1', repricer.bucket_of('1'), 'm', '2026-05-31T23:59Z', 'why'), ('1', repricer.bucket_of('1'), 'o', '2026-05-01Z', NULL),
+            ('1', repricer.bucket_of('1'), 'p', '2026-05-31T23:59Z', NULL);
+        -- Amounts that cannot be meant, of 1, of somebody without a change, and of a month that was dropped; and a text.
+        INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source,
+            statement)
+        SELECT i, repricer.bucket_of(i), '2026-05-01Z', n, 'status', jsonb_build_object('ignored', jsonb_build_array(n))
+        FROM unnest('{1, 99}'::text[]) AS i,
+            unnest('{transaction.items.price, renewal.items.price, transaction.storefront}'::text[]) AS n;
+        INSERT INTO repricer.kept_statements (original_transaction_id, bucket, signed_at, evidence_id, source, recorded_at,
+            left_out)
+        SELECT '1', repricer.bucket_of('1'), d, 'k', 'status', d, '["transaction.items.refunds"]' FROM unnest('{2026-05-02Z, 2025-05-01Z}'::timestamptz[]) AS d;
+        """
 
+    @Test func reconciliation_whenEverythingIsWrong_countsEachCheck() async throws {
         let rows = try await Self.read(
-            .reconciliation, batch: nil, sql: ReportFixture.everyState + faults)
+            .reconciliation, batch: nil, sql: ReportFixture.everyState + Self.everyFault)
 
         let parts = try await Self.read(.unknownPart, batch: nil, sql: "")
         let leftOut =

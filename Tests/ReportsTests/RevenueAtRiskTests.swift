@@ -42,6 +42,58 @@ import Testing
             ])
     }
 
+    /// PLAN of one batch has ADD as its dependent, and ADD a change of its own in another batch: it is at risk, and lost, once. A
+    /// dependent that is paid in another currency is counted, and its price is in no sum of this one.
+    @Test func dependent_withAChangeOfAnotherBatch_countsOnce_andInAnotherCurrencyWithoutItsPrice()
+        async throws
+    {
+        func changes(_ subscription: String, _ line: Int, _ state: String) -> String {
+            var own = ReportFixture.Change(
+                subscription: subscription, batch: ReportFixture.otherBatch, line: line + 1,
+                old: 4990, new: 5990,
+                consent: "required", state: state)
+            own.asked = "2026-02-01Z"
+            var parent = ReportFixture.Change(
+                subscription: subscription, line: line, old: 9990, new: 12_990, consent: "required",
+                state: state,
+                dependents: "{ADD}")
+            parent.asked = "2026-02-01Z"
+            return parent.sql
+                + own.sql.replacing("'PLAN',", with: "'ADD',")
+        }
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 2)
+                + ReportFixture.batchSQL(ReportFixture.otherBatch, name: "summer", rows: 2)
+                + changes("1", 2, "pending_consent") + changes("2", 12, "declined")
+                    + """
+                    UPDATE repricer.price_changes SET at_risk_milliunits = current_price_milliunits
+                        + CASE WHEN dependent_skus <> '{}' THEN 4990 ELSE 0 END;
+                    UPDATE repricer.price_changes SET ended_at = '2026-03-01Z' WHERE state = 'declined';
+                    UPDATE repricer.price_changes SET reason = 'parent_declined' WHERE state = 'declined' AND sku = 'ADD';
+                    INSERT INTO repricer.dependent_cancellations (original_transaction_id, bucket, change_id, dependent_sku,
+                        parent_sku, batch_id, cause, price_milliunits, currency, state, requested_at, requested_by_evidence,
+                        settled_at, settled_by_evidence)
+                    SELECT c.original_transaction_id, c.bucket, c.change_id, d.sku, 'PLAN', c.batch_id, 'declined', 4990,
+                        d.currency, 'confirmed', '2026-03-01Z', 'e', '2026-03-01Z', 'e'
+                    FROM repricer.price_changes c, (VALUES ('ADD', 'USD'), ('FAR', 'EUR')) AS d (sku, currency)
+                    WHERE c.state = 'declined' AND c.sku = 'PLAN';
+                    """)
+        let atRisk = try await connection.query(
+            "SELECT concat_ws(' ', batch_name, at_risk_milliunits) AS line FROM report.revenue_at_risk ORDER BY 1"
+        ).map { try $0.text("line") }
+        let lost = try await connection.query(
+            """
+            SELECT concat_ws(' ', b.name, d.dependents, coalesce(d.price_milliunits::text, '-')) AS line
+            FROM repricer.lost_dependents d JOIN repricer.batches b USING (batch_id)
+            """
+        ).map { try $0.text("line") }
+        await connection.close()
+
+        #expect(atRisk == ["spring 9990", "summer 4990"])
+        #expect(lost == ["spring 1 -"])
+    }
+
     /// Each change has so many dependents elsewhere, of the most that a price may be.
     private static func elsewhere(_ period: String, _ count: Int) -> String {
         """

@@ -33,7 +33,7 @@ import Testing
         Case(
             row: "1,A,12.995,USD,,,",
             message: "price_decimals: 12.995 has more decimals than the 2 that USD has; round the "
-                + "price"),
+                + "price; if the point separates thousands, leave it out"),
         Case(
             row: "1,A,12.99,XXX,,,",
             message: "unknown_currency: 'XXX' is not a currency of the App Store; use the "

@@ -213,6 +213,59 @@ import Testing
         return event
     }
 
+    /// A change of ADD of one, and of PLAN of another, called in January.
+    private static let twoChanges = """
+        INSERT INTO repricer.batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count,
+            submitted_at, decided_at, decided_by)
+        VALUES ('019a0000-0000-7000-8000-000000000001', 'test', 'approved', 'c', '', '2024-01-09Z', 2, '2024-01-09Z',
+            '2024-01-09Z', 'ben');
+        INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction,
+            currency, storefront, period, current_price_milliunits, new_price_milliunits, dependent_skus, forecast_consent,
+            forecast_effective_at, send_by, due_effective_at, request_reference_id, state, sent_at, state_since)
+        SELECT id, repricer.bucket_of(id), gen_random_uuid(), '019a0000-0000-7000-8000-000000000001', line, sku,
+            'increase', 'USD', 'USA', 'P1M', 9990, 12990, '{}', 'not_required', '2024-03-01Z', '2024-02-01Z', '2024-03-01Z',
+            gen_random_uuid(), 'sending', '2024-01-10Z', '2024-01-10Z'
+        FROM (VALUES ('1', 2, 'ADD'), ('2', 3, 'PLAN')) AS c (id, line, sku);
+        """
+
+    /// ADD is raised, and then taken off the renewals of the first. The second ends, and comes back by a purchase that nobody tells
+    /// of.
+    private static var leftOutAndBack: [SubscriptionEvent] {
+        func charged(_ plan: Int64, _ add: Int64? = nil) -> [StatementItem] {
+            [item("PLAN", plan)] + (add.map { [item("ADD", $0)] } ?? [])
+        }
+        let both = ["PLAN", "ADD"]
+        var events = [
+            renewal("1", 0, "DID_RENEW", charged: charged(9990, 9990), renews: both),
+            renewal("1", 1, "DID_RENEW", charged: charged(9990, 9990), renews: both),
+            renewal("1", 2, "DID_RENEW", charged: charged(9990, 12_990), renews: both),
+            renewal(
+                "1", 2, signed: 5, "DID_CHANGE_RENEWAL_PREF", "DOWNGRADE",
+                charged: charged(9990, 12_990), renews: ["PLAN"]),
+            renewal(
+                "1", 2, signed: 9, "DID_CHANGE_RENEWAL_PREF", charged: charged(9990, 12_990),
+                renews: ["PLAN"]),
+        ]
+        events += (3...18).map {
+            renewal("1", $0, "DID_RENEW", charged: charged(9990), renews: ["PLAN"])
+        }
+        events += (0...1).map {
+            renewal("2", $0, "DID_RENEW", charged: charged(9990), renews: ["PLAN"])
+        }
+        events += (2...3).map {
+            renewal("2", $0, "DID_RENEW", charged: charged(12_990), renews: ["PLAN"])
+        }
+        events.append(
+            renewal(
+                "2", 3, signed: 31, "EXPIRED", "VOLUNTARY", charged: charged(12_990),
+                renews: ["PLAN"]))
+        events += (6...18).map {
+            renewal(
+                "2", $0, on: 19, "DID_RENEW", charged: charged(12_990), renews: ["PLAN"], began: 5)
+        }
+        return events
+    }
+
     /// What explains them is no charge and no type of a statement: that an item was left out of the renewals, and when the
     /// subscription began anew although nobody told of the purchase.
     @Test func explanationsThatOnlyARenewalInfoGives_outliveItsMonth() async throws {
@@ -222,53 +275,8 @@ import Testing
             try MonthPartitions.prepare(
                 .statements, now: Self.firstMonth.milliseconds, monthsAhead: 24, on: $0)
         }
-        try await owner.script(
-            """
-            INSERT INTO repricer.batches (batch_id, name, state, content_sha256, plan_hash, planned_as_of, row_count,
-                submitted_at, decided_at, decided_by)
-            VALUES ('019a0000-0000-7000-8000-000000000001', 'test', 'approved', 'c', '', '2024-01-09Z', 2, '2024-01-09Z',
-                '2024-01-09Z', 'ben');
-            INSERT INTO repricer.price_changes (original_transaction_id, bucket, change_id, batch_id, line, sku, direction,
-                currency, storefront, period, current_price_milliunits, new_price_milliunits, dependent_skus, forecast_consent,
-                forecast_effective_at, send_by, due_effective_at, request_reference_id, state, sent_at, state_since)
-            SELECT id, repricer.bucket_of(id), gen_random_uuid(), '019a0000-0000-7000-8000-000000000001', line, sku,
-                'increase', 'USD', 'USA', 'P1M', 9990, 12990, '{}', 'not_required', '2024-03-01Z', '2024-02-01Z', '2024-03-01Z',
-                gen_random_uuid(), 'sending', '2024-01-10Z', '2024-01-10Z'
-            FROM (VALUES ('1', 2, 'ADD'), ('2', 3, 'PLAN')) AS c (id, line, sku);
-            """)
-        func charged(_ plan: Int64, _ add: Int64? = nil) -> [StatementItem] {
-            [Self.item("PLAN", plan)] + (add.map { [Self.item("ADD", $0)] } ?? [])
-        }
-        let both = ["PLAN", "ADD"]
-        var events = [
-            Self.renewal("1", 0, "DID_RENEW", charged: charged(9990, 9990), renews: both),
-            Self.renewal("1", 1, "DID_RENEW", charged: charged(9990, 9990), renews: both),
-            Self.renewal("1", 2, "DID_RENEW", charged: charged(9990, 12_990), renews: both),
-            Self.renewal(
-                "1", 2, signed: 5, "DID_CHANGE_RENEWAL_PREF", "DOWNGRADE",
-                charged: charged(9990, 12_990), renews: ["PLAN"]),
-            Self.renewal(
-                "1", 2, signed: 9, "DID_CHANGE_RENEWAL_PREF", charged: charged(9990, 12_990),
-                renews: ["PLAN"]),
-        ]
-        events += (3...18).map {
-            Self.renewal("1", $0, "DID_RENEW", charged: charged(9990), renews: ["PLAN"])
-        }
-        events += (0...1).map {
-            Self.renewal("2", $0, "DID_RENEW", charged: charged(9990), renews: ["PLAN"])
-        }
-        events += (2...3).map {
-            Self.renewal("2", $0, "DID_RENEW", charged: charged(12_990), renews: ["PLAN"])
-        }
-        events.append(
-            Self.renewal(
-                "2", 3, signed: 31, "EXPIRED", "VOLUNTARY", charged: charged(12_990),
-                renews: ["PLAN"]))
-        events += (6...18).map {
-            Self.renewal(
-                "2", $0, on: 19, "DID_RENEW", charged: charged(12_990), renews: ["PLAN"], began: 5)
-        }
-        for event in events { try await FoldOrderDatabaseTests.fold([event], pool) }
+        try await owner.script(Self.twoChanges)
+        for event in Self.leftOutAndBack { try await FoldOrderDatabaseTests.fold([event], pool) }
         func faults() async throws -> [String] {
             try await owner.query(
                 """
