@@ -265,10 +265,11 @@ package struct ResolutionTable: Sendable {
             isDoubtful: !wasRefusedAtOnce || APIErrorCode(rawValue: Int(code)).saysDone)
     }
 
-    /// Whether a code speaks of the call's form or of our key, and so says nothing of the customer: it ends no row.
+    /// Whether a code of Apple's speaks of the call's form or of our key, and so says nothing of the customer: it ends no row.
     private func isAboutCallAlone(_ code: Int) -> Bool {
-        guard !policy.keepsRefused else { return false }
-        return switch APIErrorCode(rawValue: code).disposition(onRetry: true) {
+        let code = APIErrorCode(rawValue: code)
+        guard !code.isBareStatus else { return false }
+        return switch code.disposition(onRetry: true) {
         case .haltBatch, .haltStorefront, .haltService: true
         case .retrySame, .refresh, .checkStatus, .reject, .waitUntil: false
         }
@@ -317,7 +318,7 @@ package struct ResolutionTable: Sendable {
             guard isBelieved(refusal) else {
                 // Nobody else meets it, so it may last. Checks tell whether an earlier attempt was applied, until none can
                 // be on its way any more.
-                if verdict == .parked {
+                if verdict == .parked, !policy.keepsRefused {
                     return .open(
                         .check, reason: refusal.codeAndName, errorCode: Int64(refusal.code))
                 }

@@ -81,6 +81,18 @@ import Testing
         #expect(silent == ["required 0 0 0 40 0 40 - - - too_few"])
     }
 
+    /// In Berlin this day has 23 hours. What is due is due for everybody.
+    @Test(arguments: ["UTC", "Europe/Berlin", "America/New_York"])
+    func dayAfterARenewal_isOf24Hours_inEverySession(zone: String) async throws {
+        let due = "UPDATE repricer.price_changes SET forecast_effective_at = '2026-03-28T12:00Z';"
+
+        let before = try await report(
+            [Arm(count: 2, left: 0, first: 1)], more: due + "SET timezone = '\(zone)';",
+            asOf: "2026-03-29T11:30Z")
+
+        #expect(before == ["required 0 0 0 0 0 2 - - - too_few"])
+    }
+
     @Test func whoseEndWasTold_hasLeft_alsoWhereNothingElseWasHeard() async throws {
         let rows = try await report(
             [Arm(count: 3, left: 3, first: 1)],

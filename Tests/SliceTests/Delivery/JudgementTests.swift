@@ -162,7 +162,10 @@ import Testing
 
     /// The first attempt was lost, and the App Store refuses the form of its repetitions. Checks show that none was applied, and
     /// then the row is parked like one that was refused at once, so that people see why.
-    @Test func lostCall_whoseRepetitionIsRefusedAlone_isParked_andNotUnknownForEver() async throws {
+    @Test(arguments: [false, true])
+    func lostCall_whoseRepetitionIsRefusedAlone_isParked_andNotUnknownForEver(
+        isReconciled: Bool
+    ) async throws {
         let harness = try await Harness.make()
         _ = try await harness.submitRows(1...12)
         harness.store.setAnswers(["1"], .unavailable)
@@ -171,7 +174,11 @@ import Testing
         #expect(try await harness.stateCounts() == ["scheduled": 11, "unknown": 1])
 
         harness.store.setAnswers(["1"], .refused(.haltBatch, code: 4_000_173))
-        try await Self.pass(30, harness, scheduler)
+        for _ in 0..<30 {
+            try await Self.pass(1, harness, scheduler)
+            guard isReconciled else { continue }
+            _ = try await harness.reconciler(ScriptedHistory(), ScriptedIntake()).runOnce()
+        }
         #expect(try await harness.stateCounts() == ["scheduled": 11, "queued": 1])
         #expect(
             try await harness.texts(
