@@ -614,6 +614,7 @@ DECLARE
     -- Citus refuses a CASE with session_user in an UPDATE.
     v_by text := session_user;
     v_state text;
+    v_is_paused boolean;
     v_rows bigint;
     v_ids text[];
     v_changes uuid[];
@@ -621,7 +622,7 @@ DECLARE
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
-    SELECT state INTO v_state FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    SELECT state, is_paused INTO v_state, v_is_paused FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
     END IF;
@@ -629,7 +630,8 @@ BEGIN
         RAISE EXCEPTION 'a batch is rejected or aborted, not %', p_new_state
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF v_state = 'approved' AND NOT has_open_rows(p_batch_id) THEN
+    -- Of a paused one, the cancellations of dependents may still wait.
+    IF v_state = 'approved' AND NOT v_is_paused AND NOT has_open_rows(p_batch_id) THEN
         RAISE EXCEPTION 'batch % is finished: each of its rows has ended, and nothing can be withdrawn', p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

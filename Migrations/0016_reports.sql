@@ -603,6 +603,13 @@ JOIN (
             SELECT FROM repricer.money_entries e
             WHERE e.original_transaction_id = f.original_transaction_id AND e.kind = 'refund'
                 AND e.occurred_at BETWEEN f.signed_at - repricer.days(1) AND f.signed_at + repricer.days(1))
+            -- A refund that is not of seats revokes, or lists what it gives back, and may be signed long after that.
+            AND (f.subtype = 'SEATS' OR EXISTS (
+                SELECT FROM repricer.subscription_events t
+                WHERE t.original_transaction_id = f.original_transaction_id AND t.signed_at = f.signed_at
+                    AND t.evidence_id = f.notification_uuid
+                    AND NOT t.statement @? '$.transaction.revokedAt'
+                    AND NOT t.statement @? '$.transaction.items[*] ? (exists (@.revokedAt) || exists (@.refunds))'))
         UNION
         -- A refund whose amount or date is missing, or cannot be one.
         SELECT f.notification_uuid FROM repricer.notifications f

@@ -3968,7 +3968,9 @@ UNION ALL
                    FROM repricer.notifications f_1
                   WHERE ((f_1.type = 'REFUND'::text) AND (f_1.original_transaction_id IS NOT NULL) AND (NOT (EXISTS ( SELECT
                            FROM repricer.money_entries e
-                          WHERE ((e.original_transaction_id = f_1.original_transaction_id) AND (e.kind = 'refund'::text) AND ((e.occurred_at >= (f_1.signed_at - repricer.days(1))) AND (e.occurred_at <= (f_1.signed_at + repricer.days(1)))))))))
+                          WHERE ((e.original_transaction_id = f_1.original_transaction_id) AND (e.kind = 'refund'::text) AND ((e.occurred_at >= (f_1.signed_at - repricer.days(1))) AND (e.occurred_at <= (f_1.signed_at + repricer.days(1)))))))) AND ((f_1.subtype = 'SEATS'::text) OR (EXISTS ( SELECT
+                           FROM repricer.subscription_events t
+                          WHERE ((t.original_transaction_id = f_1.original_transaction_id) AND (t.signed_at = f_1.signed_at) AND (t.evidence_id = f_1.notification_uuid) AND (NOT (t.statement @? '$."transaction"."revokedAt"'::jsonpath)) AND (NOT (t.statement @? '$."transaction"."items"[*]?(exists (@."revokedAt") || exists (@."refunds"))'::jsonpath)))))))
                 UNION
                  SELECT f_1.notification_uuid
                    FROM repricer.notifications f_1
@@ -10989,6 +10991,7 @@ DECLARE
     -- Citus refuses a CASE with session_user in an UPDATE.
     v_by text := session_user;
     v_state text;
+    v_is_paused boolean;
     v_rows bigint;
     v_ids text[];
     v_changes uuid[];
@@ -10996,7 +10999,7 @@ DECLARE
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
-    SELECT state INTO v_state FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
+    SELECT state, is_paused INTO v_state, v_is_paused FROM batches WHERE batch_id = p_batch_id FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no batch %', p_batch_id USING ERRCODE = 'no_data_found';
     END IF;
@@ -11004,7 +11007,8 @@ BEGIN
         RAISE EXCEPTION 'a batch is rejected or aborted, not %', p_new_state
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF v_state = 'approved' AND NOT has_open_rows(p_batch_id) THEN
+    -- Of a paused one, the cancellations of dependents may still wait.
+    IF v_state = 'approved' AND NOT v_is_paused AND NOT has_open_rows(p_batch_id) THEN
         RAISE EXCEPTION 'batch % is finished: each of its rows has ended, and nothing can be withdrawn', p_batch_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

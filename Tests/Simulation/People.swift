@@ -62,6 +62,7 @@ actor People {
         if dice.chance(12) { try await extendAll(dice) }
         if dice.chance(25), let batch = batches.randomElement(using: &dice) {
             await decide("withdraw", batch, by: approver) {
+                guard try !BatchQueries.isFinished(batch, on: $0) else { return }
                 _ = try BatchQueries.withdraw(
                     batch, newState: "aborted", reason: "simulated", at: $1, on: $0)
             }
