@@ -85,6 +85,22 @@ import Testing
         #expect(page.notices.first?.hasPrefix("Paused: spring since 31 Mar 2026") == true)
     }
 
+    /// It is our own wait for the next call that asks, and the App Store asked for nothing.
+    @Test func health_whileCallsAreSlowedDown_saysNothingOfASilence() async throws {
+        try await Self.script(
+            """
+            INSERT INTO repricer.rate_limits (endpoint, blocked_until) VALUES ('change_price', '2026-04-01T00:05:00Z')
+            ON CONFLICT (endpoint) DO UPDATE SET blocked_until = EXCLUDED.blocked_until;
+            UPDATE repricer.service_controls SET throttled_kinds = '{"price_change": {"since": "2026-03-31T23:00:00Z",
+                "until": "2026-04-01T00:05:00Z", "answer": "503"}}'
+            """)
+
+        let page = try await Self.page("/health")
+
+        #expect(page.notices.count == 1, "\(page.notices)")
+        #expect(page.notices.first?.contains("are slowed down") == true, "\(page.notices)")
+    }
+
     @Test func health_whereTheAppStoreAskedForSilence_namesIt() async throws {
         try await Self.script(
             """

@@ -77,7 +77,14 @@ import Testing
             Arm(count: 40, left: 40, first: 1), Arm(held: true, count: 40, left: 0, first: 101),
         ]
 
-        let silent = try await report(arms, heardUntil: "2026-03-03Z")
+        let silent = try await report(
+            arms,
+            // A refund says nothing of renewals.
+            more: """
+                INSERT INTO repricer.money_entries (original_transaction_id, bucket, transaction_id, sku, kind, occurred_at,
+                    number, correction, amount_milliunits, currency, evidence_id)
+                VALUES ('9', repricer.bucket_of('9'), 't', 'PLAN', 'refund', '2026-05-30Z', 0, 0, -1, 'USD', 'e');
+                """, heardUntil: "2026-03-03Z")
         #expect(silent == ["required 0 0 0 40 0 40 - - - too_few"])
     }
 

@@ -146,7 +146,7 @@ import Testing
                 var codes: Set<String> = []
                 for _ in 0..<4000 {
                     verifier.setRevoked(true, leaf)
-                    codes.insert(self.code(verifier, jws))
+                    codes.insert(code(verifier, jws))
                     verifier.setRevoked(false, leaf)
                 }
                 return codes
@@ -155,15 +155,6 @@ import Testing
         }
         #expect(codes == ["certificate_revoked"])
         #expect(code(verifier, jws) == "ok")
-    }
-
-    private func code(_ verifier: JWSVerifier, _ jws: String) -> String {
-        do {
-            _ = try verifier.open(jws)
-            return "ok"
-        } catch {
-            return error.code.rawValue
-        }
     }
 }
 
@@ -181,15 +172,6 @@ import Testing
         let line = "repricer_ocsp_checks_total{outcome=\"\(outcome)\"} "
         let found = metrics.render().split(separator: "\n").first { $0.hasPrefix(line) }
         return found.flatMap { Int($0.dropFirst(line.count)) } ?? 0
-    }
-
-    private func code(_ verifier: JWSVerifier, _ jws: String) -> String {
-        do {
-            _ = try verifier.open(jws)
-            return "ok"
-        } catch {
-            return error.code.rawValue
-        }
     }
 
     @Test func look_whenGood_asksOnceUntilNextUpdate() async throws {
@@ -296,5 +278,15 @@ import Testing
         await #expect(throws: ResponderError.self) {
             _ = try await ResponderClient.call(url: url, request: [1])
         }
+    }
+}
+
+/// How a JWS is answered: `ok`, or the code of its refusal.
+private func code(_ verifier: JWSVerifier, _ jws: String) -> String {
+    do {
+        _ = try verifier.open(jws)
+        return "ok"
+    } catch {
+        return error.code.rawValue
     }
 }

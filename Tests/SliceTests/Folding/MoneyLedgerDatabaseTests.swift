@@ -32,4 +32,28 @@ import Testing
         await owner.close()
         await harness.close()
     }
+
+    /// Each statement is folded by itself: what the first signed of the tax holds until another amount is told.
+    @Test func taxThatALaterStatementLeavesOut_staysInTheLedger() async throws {
+        let harness = try await DeliveryHarness.make()
+        var charge = DeliveryHarness.renewed("1", at: DeliveryHarness.start, items: ["A"])
+        charge.transaction?.taxExclusivePrice = 9227
+        var repeated = DeliveryHarness.renewed("1", at: DeliveryHarness.start, items: ["A"])
+        repeated.key = .init(
+            signedAt: charge.key.signedAt.advanced(by: 60_000), evidenceID: "the charge once more")
+
+        try await harness.tell(charge)
+        try await harness.tell(repeated)
+
+        let owner = try await TestDatabase.connect()
+        let lines = try await owner.query(
+            """
+            SELECT concat_ws(' ', kind, amount_milliunits, tax_exclusive_milliunits) AS line FROM repricer.money_entries
+            ORDER BY correction
+            """
+        ).map { try $0.text("line") }
+        #expect(lines == ["charge 9990 9227"])
+        await owner.close()
+        await harness.close()
+    }
 }

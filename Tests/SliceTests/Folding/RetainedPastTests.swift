@@ -259,9 +259,11 @@ import Testing
             renewal(
                 "2", 3, signed: 31, "EXPIRED", "VOLUNTARY", charged: charged(12_990),
                 renews: ["PLAN"]))
-        events += (6...18).map {
+        // What stays after retention says nothing of the start.
+        events += (6...18).map { month in
             renewal(
-                "2", $0, on: 19, "DID_RENEW", charged: charged(12_990), renews: ["PLAN"], began: 5)
+                "2", month, on: 19, "DID_RENEW", charged: charged(12_990), renews: ["PLAN"],
+                began: month < 12 ? 5 : nil)
         }
         return events
     }
@@ -285,7 +287,12 @@ import Testing
                 """
             ).map { try $0.text("line") }
         }
-        try await owner.script("UPDATE repricer.price_changes SET recorded_at = '2024-01-10Z'")
+        // As where charges are recorded with their statements: then no statement is kept for its period.
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET recorded_at = '2024-01-10Z';
+            UPDATE repricer.charges SET recorded_at = '2024-01-10Z';
+            """)
         let before = try await faults()
 
         let horizon = Self.firstMonth.advanced(byMonths: 15).milliseconds
