@@ -291,7 +291,7 @@ import Testing
         try await owner.script(
             """
             UPDATE repricer.price_changes SET recorded_at = '2024-01-10Z';
-            UPDATE repricer.charges SET recorded_at = '2024-01-10Z';
+            UPDATE repricer.subscription_events SET recorded_at = recorded_at + interval '1 day';
             """)
         let before = try await faults()
 
