@@ -14,6 +14,7 @@
 /// | `METADATA_UPDATE`, `MIGRATION` (`MIGRATE`) | a SKU in place of another is the same product: the change follows |
 /// | `DID_CHANGE_RENEWAL_PREF`, `OFFER_REDEEMED`, `SUBSCRIBED` | another SKU or new cycle without the new price: invalidated at its start |
 /// | `EXPIRED` | ended by its subtype, else by `expirationIntent` |
+/// | `EXPIRED` signed after the customer's return | no effect on what runs; says how a change ended before the return |
 /// | `REFUND`, `REVOKE` | running period: cancelled, unless its status shows that it continues; earlier period: only its charge is marked |
 /// | `REFUND_REVERSED` | the charge counts again, and a change that the refund had ended continues |
 /// | `RENEWAL_EXTENDED` | its renewal moves along, as it does whenever the running period is seen to end later |
@@ -43,6 +44,7 @@ package enum Lifecycle {
             state.foldedThrough = event.key
             return []
         }
+        let event = state.facts.isFormerEnd(event) ? event.ofFormerEnd : event
         let renames = state.facts.renames(toldBy: event)
         if !renames.isEmpty { state.rename(renames, at: event) }
         state.noteRenamesUntold(before: event)

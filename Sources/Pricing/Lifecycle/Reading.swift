@@ -81,7 +81,10 @@ struct Reading {
     /// Why the subscription is over, if this statement says so.
     var end: SubscriptionEnd? {
         if isRevoked { return .revoked }
-        guard isExpired else { return nil }
+        return isExpired ? toldEnd : nil
+    }
+
+    var toldEnd: SubscriptionEnd {
         switch event.type == "EXPIRED" ? event.subtype : nil {
         case "VOLUNTARY": return .voluntary
         case "PRICE_INCREASE": return .priceIncrease
@@ -91,7 +94,7 @@ struct Reading {
         }
     }
 
-    var isExpired: Bool { event.type == "EXPIRED" || event.status == 2 }
+    var isExpired: Bool { !isFormerEnd && (event.type == "EXPIRED" || event.status == 2) }
 
     func transition(_ change: TrackedChange) -> Transition {
         Transition(

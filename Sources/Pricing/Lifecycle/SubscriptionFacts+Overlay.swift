@@ -8,6 +8,7 @@ extension SubscriptionFacts {
     /// Applies a newer statement to the facts. Facts that it does not mention stay.
     mutating func overlay(_ event: SubscriptionEvent) {
         signedAt = event.key.signedAt
+        guard !isFormerEnd(event) else { return }
         var items = self.items
         var isRevoked = false
         if let transaction = event.transaction, !isOlder(transaction) {

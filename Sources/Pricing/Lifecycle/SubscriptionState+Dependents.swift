@@ -49,7 +49,7 @@ extension SubscriptionState {
 
     /// Settles dependents with a proof: the dependent no longer renews, or the subscription is over.
     mutating func settleDependents(_ reading: Reading) {
-        let isOver = reading.end != nil
+        let isOver = reading.end != nil || reading.formerEnd != nil
         for index in cancellations.indices
         where cancellations[index].state == .requested && !cancellations[index].isCrossSubscription
         {

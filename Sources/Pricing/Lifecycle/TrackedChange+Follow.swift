@@ -11,6 +11,7 @@ extension TrackedChange {
         }
         takeNewNames(reading, &lines)
         reopenAfterRefund(reading, &lines)
+        readFormerEnd(reading, &lines)
         readReturn(reading, &lines)
         readEarlierCharge(reading)
         confirmApplied(reading, &lines)
@@ -241,7 +242,7 @@ extension TrackedChange {
         }
     }
 
-    private func ending(
+    func ending(
         by end: SubscriptionEnd, _ reading: Reading
     ) -> (state: ChangeState, reason: String) {
         switch end {
@@ -325,7 +326,7 @@ extension TrackedChange {
             let item = renewalItem(reading), !isApplied(in: item),
             item.price != newPrice || isResetUntold(reading)
         else { return }
-        move(to: .invalidated, reason: "cycle_reset", reading, &lines)
+        move(to: .invalidated, reason: cycleReset, reading, &lines)
     }
 
     /// Whether a purchase by the customer began a period before the increase was communicated, and the renewal no
@@ -351,5 +352,7 @@ package let closedByPerson = "closed"
 /// Why an undo was rejected: the App Store still applies the increase.
 let stillScheduled = "still_scheduled"
 private let itemReplaced = "item_replaced"
+/// Why a change ended: the customer began a new billing cycle without it.
+let cycleReset = "cycle_reset"
 let itemRefunded = "item_refunded"
 let refundReversed = "REFUND_REVERSED"
