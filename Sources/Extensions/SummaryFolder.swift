@@ -15,16 +15,17 @@ struct SummaryFolder: Sendable {
     func round() async throws -> Int {
         let limit = Self.perRound
         let now = engine.clock.nowMilliseconds()
-        let (folded, foreign) = try await engine.pool.withTransaction { connection in
+        let (folded, foreign, unreadable) = try await engine.pool.withTransaction { connection in
             let waiting = try MassExtensionQueries.waitingSummaries(limit: limit, on: connection)
             var foreign: [String] = []
+            var unreadable: [String] = []
             for one in waiting {
                 guard let (summary, signedAt) = Self.summary(one) else {
                     _ = try connection.pipeline([
                         MassExtensionQueries.quarantine(
-                            one, detail: "the stored summary can't be read", at: now)
+                            one, detail: Self.isUnreadable, at: now)
                     ])
-                    foreign.append(one.notificationUUID)
+                    unreadable.append(one.notificationUUID)
                     continue
                 }
                 if try !MassExtensionQueries.fold(
@@ -33,7 +34,12 @@ struct SummaryFolder: Sendable {
                     foreign.append(summary.requestIdentifier ?? one.notificationUUID)
                 }
             }
-            return (waiting.count, foreign)
+            return (waiting.count, foreign, unreadable)
+        }
+        for notification in unreadable {
+            engine.log.error(
+                "a notification can't be folded",
+                ["notification": notification, "error": Self.isUnreadable])
         }
         for request in foreign {
             engine.metrics.increment("repricer_foreign_summaries_total")
@@ -43,6 +49,8 @@ struct SummaryFolder: Sendable {
         }
         return folded
     }
+
+    private static let isUnreadable = "the stored summary can't be read"
 
     private static func summary(
         _ waiting: MassExtensionQueries.WaitingSummary

@@ -80,7 +80,8 @@ extension Notice {
     static func counting(_ batch: BatchQueries.Batch) -> Notice {
         Notice(
             .calm, "Not counted yet:",
-            "\(counted(batch.rowCount, "row")) are being counted; the page loads again by itself.")
+            "\(counted(batch.rowCount, "row")) are being counted. The page shows the figures when it is loaded again."
+        )
     }
 }
 
@@ -160,7 +161,7 @@ private struct ApprovalView {
         return [
             Notice(
                 .calm, "Still counted:",
-                "rows that would be late, for the calls of all other batches count for them. The page loads again by itself."
+                "rows that would be late, for the calls of all other batches count for them. The page shows them when it is loaded again."
             )
         ]
     }

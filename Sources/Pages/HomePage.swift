@@ -79,7 +79,7 @@ private struct Home {
         let total = counted(Int64(batches.count), "batch", plural: "batches")
         guard figures.isCounted else {
             return "<p class=\"lead\">\(total), \(counted(waiting)) awaiting approval. "
-                + "Their rows are being counted; the page loads again by itself.</p>\n"
+                + "Their rows are being counted, and the page shows them when it is loaded again.</p>\n"
         }
         return
             "<p class=\"lead\">\(total): \(counted(underWay)) under way, \(counted(waiting)) awaiting approval.</p>\n"

@@ -131,7 +131,8 @@ struct ExtensionHarness {
         wait: CallPermitSource.Wait? = nil, leavesWithin: Duration = .seconds(60),
         drainFor: Duration = .seconds(60),
         perSecond: Double = Extender.Limits().extendPerSecond,
-        retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0)
+        retry: Backoff = Backoff(first: .seconds(1), max: .seconds(1), jitter: 0),
+        metrics: Metrics = Metrics()
     ) -> Extender {
         var engine = CallEngine.Limits()
         // A crowded machine is no reason to put a call back.
@@ -146,7 +147,7 @@ struct ExtensionHarness {
         // Permits come with time, and no test waits for it.
         let clock = delivery.clock
         return Extender(
-            delivery.engine(engine, pool: pool, environment: environment),
+            delivery.engine(engine, pool: pool, environment: environment, metrics: metrics),
             calls: calls ?? self.calls,
             store: statuses ?? delivery.store, limits: limits,
             wait: wait ?? { clock.advance(by: $0) })
@@ -308,13 +309,13 @@ struct ExtensionHarness {
     /// A SUMMARY as the intake keeps it.
     func receiveSummary(
         _ number: Int, succeeded: Int64, failed: Int64, uuid: String = "summary-1",
-        signedAt: Instant? = nil
+        signedAt: Instant? = nil, isDamaged: Bool = false
     ) async throws {
         let at = (signedAt ?? delivery.now).milliseconds
         let json =
             "{\"notificationType\":\"RENEWAL_EXTENSION\",\"subtype\":\"SUMMARY\","
             + "\"notificationUUID\":\"\(uuid)\",\"version\":\"2.0\",\"signedDate\":\(at),"
-            + "\"summary\":{\"requestIdentifier\":\"\(Self.id(number))\",\"productId\":"
+            + "\"\(isDamaged ? "s" : "summary")\":{\"requestIdentifier\":\"\(Self.id(number))\",\"productId\":"
             + "\"\(Self.product)\",\"succeededCount\":\(succeeded),\"failedCount\":\(failed)}}"
         let parts = ["{}", json, "s"].map { Base64URLText.encode($0) }
         _ = try await NotificationStore(pool: delivery.service).storeArrivals(

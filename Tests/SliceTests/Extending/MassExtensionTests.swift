@@ -2,6 +2,7 @@ import Batches
 import Extensions
 import Postgres
 import Pricing
+import ServiceKit
 import TestSupport
 import Testing
 
@@ -122,6 +123,25 @@ import Testing
             try await harness.report() == [
                 "all complete 0/0 0/0 clean", "foreign complete 0/0 8/1 differs",
             ])
+        await harness.delivery.close()
+    }
+
+    /// Nothing says whose it is, so it does not count as one that was never requested.
+    @Test func summary_thatCannotBeRead_isQuarantinedAndNotForeign() async throws {
+        let harness = try await harness()
+        try await harness.receiveSummary(
+            9, succeeded: 1, failed: 0, uuid: "damaged", isDamaged: true)
+        let metrics = Metrics()
+
+        try await harness.work(harness.extender(metrics: metrics))
+
+        #expect(metrics.render().contains("repricer_foreign_summaries_total 0\n"))
+        let details = try await harness.delivery.service.withTransaction { connection in
+            try connection.query("SELECT detail FROM repricer.extension_summaries").map {
+                try $0.text("detail")
+            }
+        }
+        #expect(details == ["the stored summary can't be read"])
         await harness.delivery.close()
     }
 
