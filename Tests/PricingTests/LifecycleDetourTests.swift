@@ -11,6 +11,28 @@ private typealias Story = LifecycleStory
         lines.map { [$0.state.rawValue, $0.reason].compactMap { $0 }.joined(separator: " ") }
     }
 
+    /// Two items at one price with one increase: whose customer was asked tells them apart.
+    @Test func renamedTogether_eachIncreaseFollowsItsOwnStatus() {
+        func told(_ day: Int64, _ type: String, asked: String, other: String) -> SubscriptionEvent {
+            Story.event(
+                day, type, charged: [Story.charged(), Story.charged("B")],
+                renewing: [
+                    Story.renewing(asked, status: "PENDING"),
+                    Story.renewing(other, status: "SCHEDULED"),
+                ])
+        }
+
+        let (state, _) = Story.fold([
+            Story.event(
+                0, "SUBSCRIBED", charged: [Story.charged(), Story.charged("B")],
+                renewing: [Story.renewing(), Story.renewing("B")]),
+            told(4, "PRICE_INCREASE", asked: "A", other: "B"),
+            told(6, "METADATA_UPDATE", asked: "Z", other: "Y"),
+        ])
+
+        #expect(state.changes[0].sku == "Z")
+    }
+
     @Test(arguments: ["METADATA_UPDATE", "MIGRATION", "MIGRATE"])
     func change_itemRenamed_followsUnderTheNewName(type: String) throws {
         let renamed = Story.event(

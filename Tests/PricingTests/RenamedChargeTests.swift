@@ -194,6 +194,20 @@ private typealias Story = LifecycleStory
         #expect(Self.lines(of: stored) == ["t0 charge A 9990", "t0 charge B 2000"])
     }
 
+    /// Each of three names in turn is noted with the one before it, and so is the way back.
+    @Test func itemToldInTurnUnderThreeNames_isNotedForEachStep() {
+        var stored = StoredSubscription(id: "1", changes: [])
+        for (day, name) in ["A", "A2", "A", "A3", "A2"].enumerated() {
+            stored.arrive([
+                Self.told(Int64(day), "DID_CHANGE_RENEWAL_STATUS", of: 0, as: (name, "B"))
+            ])
+        }
+
+        #expect(
+            stored.state.facts.renames.map { "\($0.from) \($0.to)" }
+                == ["A A2", "A2 A", "A A3", "A3 A2"])
+    }
+
     @Test func itemBoughtSince_bearsTheNameThatItHas() {
         var stored = StoredSubscription(id: "1", changes: [])
         stored.arrive([
