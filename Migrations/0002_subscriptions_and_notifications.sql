@@ -83,7 +83,7 @@ COMMENT ON COLUMN repricer.subscriptions.auto_renew_product_id IS
 COMMENT ON COLUMN repricer.subscriptions.renewal_price_milliunits IS
     'What the whole next period costs, in thousandths of renewal_currency; where there are several seats, the average price '
     'of one. Null where the newest renewal info does not say.';
-COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: of renewal_price_milliunits.';
+COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: in which the next period is charged.';
 COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS
     'As offer_type, of the next period; null: no offer.';
 COMMENT ON COLUMN repricer.subscriptions.signed_details IS

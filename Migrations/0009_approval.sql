@@ -415,12 +415,15 @@ SELECT format('line %s: %s', line, said) FROM faults ORDER BY line, said LIMIT 1
 END
 $$;
 
--- When a wave releases itself, if the one before it was released at p_at; null where a person releases it.
-CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamptz) RETURNS timestamptz
+-- When a wave releases itself, if the one before it, p_before, was released at p_at; null where a person releases it. Where that
+-- one was late, because the batch was paused for example, the instants of both keep their distance, so that what the former
+-- wave shows can still stop this one.
+CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_before jsonb, p_at timestamptz) RETURNS timestamptz
     LANGUAGE sql STABLE SET search_path = repricer, pg_temp AS $$
 SELECT CASE p_wave ->> 'release'
     WHEN 'approval' THEN p_at
-    WHEN 'at' THEN (p_wave ->> 'at')::timestamptz
+    WHEN 'at' THEN greatest((p_wave ->> 'at')::timestamptz,
+        p_at + ((p_wave ->> 'at')::timestamptz - (p_before ->> 'at')::timestamptz))
     WHEN 'after' THEN p_at + (p_wave ->> 'after_ms')::bigint * interval '1 millisecond'
     END
 $$;
@@ -437,7 +440,7 @@ BEGIN
         v_waves := jsonb_set(v_waves, ARRAY[(v_wave - 1)::text, 'released_at'], to_jsonb(p_at));
     END LOOP;
     UPDATE batches SET waves = v_waves, released_wave = p_through,
-            next_release_at = wave_release_at(v_waves -> p_through, p_at)
+            next_release_at = wave_release_at(v_waves -> p_through, v_waves -> (p_through - 1), p_at)
         WHERE batch_id = p_batch.batch_id;
     PERFORM append_audit(p_actor, p_at, 'release', 'batch:' || p_batch.batch_id,
         json_build_object('wave', p_through, 'of', jsonb_array_length(v_waves),
@@ -526,7 +529,7 @@ BEGIN
         FROM first_approvals WHERE batch_id = p_batch_id AND may_approve(approver);
     PERFORM keep_batch(p_batch_id);
     -- In an UPDATE of a reference table Citus computes nothing from a column, because each node has the row.
-    v_release_at := wave_release_at(v_batch.waves -> 0, p_at);
+    v_release_at := wave_release_at(v_batch.waves -> 0, NULL, p_at);
     UPDATE batches SET state = 'approved', decided_by = v_by, decided_at = p_at, next_release_at = v_release_at
         WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
     IF v_batch.holdout_basis_points > 0 THEN

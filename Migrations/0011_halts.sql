@@ -14,6 +14,9 @@ BEGIN ATOMIC
         SELECT p_kind, p_batch_id, p_code, p_from, p_is_of_guard WHERE p_kind IS NOT NULL AND p_from IS NOT NULL;
 END;
 
+-- What was sent before a halt was over counts, though its refusal may stand only later: where an earlier attempt was lost,
+-- checks come first, until it can't be on its way any more.
+
 -- Puts changes of approved batches back into their queues. A change whose item has another open change by now stays as it
 -- ended. So does one that had its second chance: it was put back before, others succeeded, and it ended by the same code
 -- again. While other changes were never called, what is put back waits for p_wait, so that it does not lead them again. Where
@@ -46,7 +49,7 @@ BEGIN
         SELECT c.bucket, array_agg(DISTINCT c.original_transaction_id), array_agg(DISTINCT c.batch_id)
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         WHERE c.stage = 'rejected' AND b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
-            AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
+            AND c.reason ~ '^[0-9]{3,} ' AND least(c.ended_at, c.sent_at) <= coalesce(p_halt.ended_until, 'infinity')
             AND c.ended_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY c.bucket ORDER BY c.bucket
     LOOP
@@ -69,7 +72,7 @@ BEGIN
             FROM price_changes c
             WHERE c.batch_id = ANY (v_open) AND c.stage = 'rejected' AND c.bucket = v_bucket
                 AND c.original_transaction_id = ANY (v_found)
-                AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND c.reason ~ '^[0-9]{3,} ' AND least(c.ended_at, c.sent_at) <= coalesce(p_halt.ended_until, 'infinity')
                 AND (NOT p_halt.is_of_guard OR starts_with(c.reason, p_halt.code || ' ') AND NOT EXISTS (
                     SELECT FROM price_change_history h
                     WHERE h.original_transaction_id = c.original_transaction_id AND h.bucket = v_bucket
@@ -164,7 +167,7 @@ BEGIN
             FROM extension_requests e
             WHERE e.state = 'refused' AND e.settled_by = 'answer'
                 AND e.put_back_for IS DISTINCT FROM coalesce(e.code, e.detail)
-                AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND least(e.settled_at, e.called_at) <= coalesce(p_halt.ended_until, 'infinity')
                 AND e.settled_at >= p_halt.ended_from - interval '1 minute'
                 AND NOT EXISTS (SELECT FROM extension_requests o
                     WHERE o.original_transaction_id = e.original_transaction_id AND o.bucket = e.bucket
@@ -178,7 +181,7 @@ BEGIN
             JOIN subscriptions s ON s.original_transaction_id = e.original_transaction_id AND s.bucket = v_bucket
             WHERE e.extension_id = ANY (v_found) AND e.bucket = v_bucket AND e.state = 'refused'
                 AND e.settled_by = 'answer' AND e.put_back_for IS DISTINCT FROM coalesce(e.code, e.detail)
-                AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND least(e.settled_at, e.called_at) <= coalesce(p_halt.ended_until, 'infinity')
                 AND e.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY e.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, e SKIP LOCKED
         ) held;
@@ -224,7 +227,10 @@ BEGIN
         SELECT d.bucket, array_agg(DISTINCT d.original_transaction_id) FROM dependent_cancellations d
         WHERE d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
             AND d.put_back_for IS DISTINCT FROM substr(d.detail, length(c_refused) + 1)
-            AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+            AND (d.settled_at <= coalesce(p_halt.ended_until, 'infinity') OR EXISTS (
+                SELECT FROM store_calls r
+                WHERE r.subject = d.original_transaction_id AND r.bucket = d.bucket AND r.call_id = d.cancel_reference_id
+                    AND r.prepared_at <= p_halt.ended_until))
             AND d.settled_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY d.bucket ORDER BY d.bucket
     LOOP
@@ -236,7 +242,10 @@ BEGIN
             WHERE d.original_transaction_id = ANY (v_found) AND d.bucket = v_bucket
                 AND d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
                 AND d.put_back_for IS DISTINCT FROM substr(d.detail, length(c_refused) + 1)
-                AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND (d.settled_at <= coalesce(p_halt.ended_until, 'infinity') OR EXISTS (
+                SELECT FROM store_calls r
+                WHERE r.subject = d.original_transaction_id AND r.bucket = d.bucket AND r.call_id = d.cancel_reference_id
+                    AND r.prepared_at <= p_halt.ended_until))
                 AND d.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY d.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, d SKIP LOCKED
         ) met;
@@ -287,7 +296,7 @@ BEGIN
             SELECT FROM store_calls r
             WHERE r.subject = v_subject AND r.bucket = bucket_of(v_subject)
                 AND v_extension = ANY (r.carries) AND r.settled_at >= p_halt.ended_from - interval '1 minute'
-                AND r.settled_at <= coalesce(p_halt.ended_until, 'infinity'));
+                AND r.prepared_at <= coalesce(p_halt.ended_until, 'infinity'));
         UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL,
             next_attempt_at = p_now
         WHERE m.extension_id = v_extension AND m.state = 'refused'
@@ -298,6 +307,18 @@ BEGIN
         v_rows := v_rows + v_moved;
     END LOOP;
     RETURN v_rows;
+END
+$$;
+
+-- Whether a call that was refused before the halt was over is still being checked. A check that is never answered holds up
+-- nothing for longer than a call may take.
+CREATE FUNCTION repricer.still_checks_refusals(p_halt repricer.put_backs, p_at timestamptz) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
+BEGIN
+    RETURN p_at < p_halt.ended_until + interval '10 minutes' AND EXISTS (
+        SELECT 1 FROM store_calls r
+        WHERE r.kind = p_halt.kind AND r.settled_at IS NULL AND r.error_code IS NOT NULL
+            AND r.prepared_at <= p_halt.ended_until);
 END
 $$;
 
@@ -324,7 +345,7 @@ BEGIN
             ELSE put_back_mass_extensions(v_halt, p_now) END;
         IF rows > 0 THEN
             RETURN NEXT;
-        ELSIF rows = 0 AND (v_halt.ended_until IS NOT NULL AND v_halt.checks > 1
+        ELSIF rows = 0 AND (v_halt.ended_until IS NOT NULL AND v_halt.checks > 1 AND NOT still_checks_refusals(v_halt, p_at)
             OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved'))
         THEN
             UPDATE put_backs h SET is_done = true WHERE h.put_back_id = v_halt.put_back_id;

@@ -257,17 +257,39 @@ $$;
 
 -- Gives up a mass extension that the App Store has lost, or never knew although it had answered. It would stay open for ever,
 -- and no other one of its product could begin. This is refused before a day is over, and unless the App Store answers that
--- it knows no such request. What is told of it later still counts.
+-- it knows no such request. What is told of it later still counts. The request for one subscription is given up where no call
+-- of it is out: one that the App Store refuses in words that say nothing would be tried again for ever.
 CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p_at timestamptz) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$
 DECLARE
     -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
-    v_by text := session_user;
+    v_detail text := format('given up by %s: %s', session_user, p_reason);
     v_mass mass_extensions;
     v_call store_calls;
+    v_id text;
+    v_bucket smallint;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
+    FOR v_id, v_bucket IN SELECT e.original_transaction_id, e.bucket FROM extension_requests e
+        WHERE e.extension_id = p_extension_id ORDER BY e.original_transaction_id
+    LOOP
+        -- Who calls it, or settles it, holds this lock.
+        PERFORM 1 FROM subscriptions s WHERE s.original_transaction_id = v_id AND s.bucket = v_bucket FOR UPDATE;
+        UPDATE extension_requests e SET state = 'refused', settled_at = p_at, settled_by = 'judgement', next_attempt_at = NULL,
+            detail = v_detail
+        WHERE e.original_transaction_id = v_id AND e.bucket = v_bucket AND e.extension_id = p_extension_id
+            AND e.state = 'queued';
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'extension % is being called, or has ended: only one that waits can be given up',
+                p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
+            json_build_object('reason', p_reason, 'subscription', v_id));
+    END LOOP;
+    IF FOUND THEN
+        RETURN;
+    END IF;
     -- The call is locked first, in the order of those who settle it.
     SELECT c.* INTO v_call FROM store_calls c JOIN mass_extensions m
         ON c.subject = 'product:' || m.product_id AND c.bucket = bucket_of('product:' || m.product_id)
@@ -301,7 +323,7 @@ BEGIN
         WHERE subject = 'product:' || v_mass.product_id
             AND bucket = bucket_of('product:' || v_mass.product_id)
             AND p_extension_id = ANY (carries) AND state IN ('sending', 'unknown');
-    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = format('given up by %s: %s', v_by, p_reason)
+    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = v_detail
         WHERE extension_id = p_extension_id;
     PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
         json_build_object('reason', p_reason, 'code', v_mass.code));

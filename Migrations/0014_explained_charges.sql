@@ -520,10 +520,10 @@ CROSS JOIN LATERAL (
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
         AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
     -- An added seat, or a second charge, may be refunded while the period stays paid. An added seat may cost only a part of the
-    -- price, so it says nothing about the price of later renewals.
+    -- price, so it says nothing about the price of later renewals. After a rename, another item may have taken the former name.
     ORDER BY k.expires_at DESC, k.revoked_at IS NOT NULL,
         k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.is_added_seat,
-        k.purchased_at DESC, k.transaction_id LIMIT 1) h
+        k.purchased_at DESC, k.transaction_id, k.sku = coalesce(c.current_sku, c.sku) DESC, k.sku LIMIT 1) h
 CROSS JOIN LATERAL (
     -- Such an item falls silent like any other of which no statement tells any more, and then brings nothing in a further
     -- period. But none of its charges is missing: the refund may be the reason why none came.
@@ -580,7 +580,7 @@ CROSS JOIN LATERAL (
         AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus)) AND k.expires_at IS NOT NULL
     ORDER BY k.expires_at DESC, k.revoked_at IS NOT NULL,
         k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.is_added_seat,
-        k.purchased_at DESC, k.transaction_id LIMIT 1) h
+        k.purchased_at DESC, k.transaction_id, k.sku = coalesce(c.current_sku, c.sku) DESC, k.sku LIMIT 1) h
 CROSS JOIN LATERAL (
     SELECT coalesce(bool_or(t.type IN ('EXPIRED', 'REVOKE')), false) AS is_ended,
         max(t.signed_at + CASE t.type WHEN 'RENEWAL_EXTENDED' THEN repricer.days(90) ELSE repricer.days(61) END)

@@ -963,7 +963,7 @@ COMMENT ON COLUMN repricer.subscriptions.auto_renew_product_id IS 'The product t
 
 COMMENT ON COLUMN repricer.subscriptions.renewal_price_milliunits IS 'What the whole next period costs, in thousandths of renewal_currency; where there are several seats, the average price of one. Null where the newest renewal info does not say.';
 
-COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: of renewal_price_milliunits.';
+COMMENT ON COLUMN repricer.subscriptions.renewal_currency IS 'ISO 4217: in which the next period is charged.';
 
 COMMENT ON COLUMN repricer.subscriptions.renewal_offer_type IS 'As offer_type, of the next period; null: no offer.';
 
@@ -1052,7 +1052,7 @@ CREATE VIEW repricer.silent_open_changes AS
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at IS NOT NULL))
-          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
+          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id, (k.sku = COALESCE(c.current_sku, c.sku)) DESC, k.sku
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t_1.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t_1.signed_at +
@@ -1414,7 +1414,7 @@ CREATE VIEW repricer.paid_changes AS
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
-          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
+          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id, (k.sku = COALESCE(c.current_sku, c.sku)) DESC, k.sku
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
@@ -5435,7 +5435,7 @@ BEGIN
         FROM first_approvals WHERE batch_id = p_batch_id AND may_approve(approver);
     PERFORM keep_batch(p_batch_id);
     -- In an UPDATE of a reference table Citus computes nothing from a column, because each node has the row.
-    v_release_at := wave_release_at(v_batch.waves -> 0, p_at);
+    v_release_at := wave_release_at(v_batch.waves -> 0, NULL, p_at);
     UPDATE batches SET state = 'approved', decided_by = v_by, decided_at = p_at, next_release_at = v_release_at
         WHERE batch_id = p_batch_id RETURNING * INTO v_batch;
     IF v_batch.holdout_basis_points > 0 THEN
@@ -6639,12 +6639,33 @@ CREATE FUNCTION repricer.give_up_extension(p_extension_id uuid, p_reason text, p
     AS $$
 DECLARE
     -- Citus would ask each node for session_user, and there another user works on behalf of the person who decides.
-    v_by text := session_user;
+    v_detail text := format('given up by %s: %s', session_user, p_reason);
     v_mass mass_extensions;
     v_call store_calls;
+    v_id text;
+    v_bucket smallint;
 BEGIN
     PERFORM require_pricing();
     p_at := decision_instant(p_at);
+    FOR v_id, v_bucket IN SELECT e.original_transaction_id, e.bucket FROM extension_requests e
+        WHERE e.extension_id = p_extension_id ORDER BY e.original_transaction_id
+    LOOP
+        -- Who calls it, or settles it, holds this lock.
+        PERFORM 1 FROM subscriptions s WHERE s.original_transaction_id = v_id AND s.bucket = v_bucket FOR UPDATE;
+        UPDATE extension_requests e SET state = 'refused', settled_at = p_at, settled_by = 'judgement', next_attempt_at = NULL,
+            detail = v_detail
+        WHERE e.original_transaction_id = v_id AND e.bucket = v_bucket AND e.extension_id = p_extension_id
+            AND e.state = 'queued';
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'extension % is being called, or has ended: only one that waits can be given up',
+                p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
+        PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
+            json_build_object('reason', p_reason, 'subscription', v_id));
+    END LOOP;
+    IF FOUND THEN
+        RETURN;
+    END IF;
     -- The call is locked first, in the order of those who settle it.
     SELECT c.* INTO v_call FROM store_calls c JOIN mass_extensions m
         ON c.subject = 'product:' || m.product_id AND c.bucket = bucket_of('product:' || m.product_id)
@@ -6678,7 +6699,7 @@ BEGIN
         WHERE subject = 'product:' || v_mass.product_id
             AND bucket = bucket_of('product:' || v_mass.product_id)
             AND p_extension_id = ANY (carries) AND state IN ('sending', 'unknown');
-    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = format('given up by %s: %s', v_by, p_reason)
+    UPDATE mass_extensions SET state = 'given_up', completed_at = p_at, next_attempt_at = NULL, detail = v_detail
         WHERE extension_id = p_extension_id;
     PERFORM append_audit(session_user::text, p_at, 'give_up', 'extension:' || p_extension_id,
         json_build_object('reason', p_reason, 'code', v_mass.code));
@@ -8909,7 +8930,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
-          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
+          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id, (k.sku = COALESCE(c.current_sku, c.sku)) DESC, k.sku
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
@@ -9315,7 +9336,10 @@ BEGIN
         SELECT d.bucket, array_agg(DISTINCT d.original_transaction_id) FROM dependent_cancellations d
         WHERE d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
             AND d.put_back_for IS DISTINCT FROM substr(d.detail, length(c_refused) + 1)
-            AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+            AND (d.settled_at <= coalesce(p_halt.ended_until, 'infinity') OR EXISTS (
+                SELECT FROM store_calls r
+                WHERE r.subject = d.original_transaction_id AND r.bucket = d.bucket AND r.call_id = d.cancel_reference_id
+                    AND r.prepared_at <= p_halt.ended_until))
             AND d.settled_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY d.bucket ORDER BY d.bucket
     LOOP
@@ -9327,7 +9351,10 @@ BEGIN
             WHERE d.original_transaction_id = ANY (v_found) AND d.bucket = v_bucket
                 AND d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
                 AND d.put_back_for IS DISTINCT FROM substr(d.detail, length(c_refused) + 1)
-                AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND (d.settled_at <= coalesce(p_halt.ended_until, 'infinity') OR EXISTS (
+                SELECT FROM store_calls r
+                WHERE r.subject = d.original_transaction_id AND r.bucket = d.bucket AND r.call_id = d.cancel_reference_id
+                    AND r.prepared_at <= p_halt.ended_until))
                 AND d.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY d.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, d SKIP LOCKED
         ) met;
@@ -9383,7 +9410,7 @@ BEGIN
         SELECT c.bucket, array_agg(DISTINCT c.original_transaction_id), array_agg(DISTINCT c.batch_id)
         FROM price_changes c JOIN batches b ON b.batch_id = c.batch_id
         WHERE c.stage = 'rejected' AND b.state = 'approved' AND (p_halt.batch_id IS NULL OR b.batch_id = p_halt.batch_id)
-            AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
+            AND c.reason ~ '^[0-9]{3,} ' AND least(c.ended_at, c.sent_at) <= coalesce(p_halt.ended_until, 'infinity')
             AND c.ended_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY c.bucket ORDER BY c.bucket
     LOOP
@@ -9406,7 +9433,7 @@ BEGIN
             FROM price_changes c
             WHERE c.batch_id = ANY (v_open) AND c.stage = 'rejected' AND c.bucket = v_bucket
                 AND c.original_transaction_id = ANY (v_found)
-                AND c.reason ~ '^[0-9]{3,} ' AND c.ended_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND c.reason ~ '^[0-9]{3,} ' AND least(c.ended_at, c.sent_at) <= coalesce(p_halt.ended_until, 'infinity')
                 AND (NOT p_halt.is_of_guard OR starts_with(c.reason, p_halt.code || ' ') AND NOT EXISTS (
                     SELECT FROM price_change_history h
                     WHERE h.original_transaction_id = c.original_transaction_id AND h.bucket = v_bucket
@@ -9500,7 +9527,7 @@ BEGIN
             FROM extension_requests e
             WHERE e.state = 'refused' AND e.settled_by = 'answer'
                 AND e.put_back_for IS DISTINCT FROM coalesce(e.code, e.detail)
-                AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND least(e.settled_at, e.called_at) <= coalesce(p_halt.ended_until, 'infinity')
                 AND e.settled_at >= p_halt.ended_from - interval '1 minute'
                 AND NOT EXISTS (SELECT FROM extension_requests o
                     WHERE o.original_transaction_id = e.original_transaction_id AND o.bucket = e.bucket
@@ -9514,7 +9541,7 @@ BEGIN
             JOIN subscriptions s ON s.original_transaction_id = e.original_transaction_id AND s.bucket = v_bucket
             WHERE e.extension_id = ANY (v_found) AND e.bucket = v_bucket AND e.state = 'refused'
                 AND e.settled_by = 'answer' AND e.put_back_for IS DISTINCT FROM coalesce(e.code, e.detail)
-                AND e.settled_at <= coalesce(p_halt.ended_until, 'infinity')
+                AND least(e.settled_at, e.called_at) <= coalesce(p_halt.ended_until, 'infinity')
                 AND e.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY e.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, e SKIP LOCKED
         ) held;
@@ -9563,7 +9590,7 @@ BEGIN
             SELECT FROM store_calls r
             WHERE r.subject = v_subject AND r.bucket = bucket_of(v_subject)
                 AND v_extension = ANY (r.carries) AND r.settled_at >= p_halt.ended_from - interval '1 minute'
-                AND r.settled_at <= coalesce(p_halt.ended_until, 'infinity'));
+                AND r.prepared_at <= coalesce(p_halt.ended_until, 'infinity'));
         UPDATE mass_extensions m SET state = 'queued', code = NULL, detail = NULL, called_at = NULL,
             next_attempt_at = p_now
         WHERE m.extension_id = v_extension AND m.state = 'refused'
@@ -9599,7 +9626,7 @@ BEGIN
             ELSE put_back_mass_extensions(v_halt, p_now) END;
         IF rows > 0 THEN
             RETURN NEXT;
-        ELSIF rows = 0 AND (v_halt.ended_until IS NOT NULL AND v_halt.checks > 1
+        ELSIF rows = 0 AND (v_halt.ended_until IS NOT NULL AND v_halt.checks > 1 AND NOT still_checks_refusals(v_halt, p_at)
             OR EXISTS (SELECT FROM batches b WHERE b.batch_id = v_halt.batch_id AND b.state <> 'approved'))
         THEN
             UPDATE put_backs h SET is_done = true WHERE h.put_back_id = v_halt.put_back_id;
@@ -9896,7 +9923,7 @@ BEGIN
         v_waves := jsonb_set(v_waves, ARRAY[(v_wave - 1)::text, 'released_at'], to_jsonb(p_at));
     END LOOP;
     UPDATE batches SET waves = v_waves, released_wave = p_through,
-            next_release_at = wave_release_at(v_waves -> p_through, p_at)
+            next_release_at = wave_release_at(v_waves -> p_through, v_waves -> (p_through - 1), p_at)
         WHERE batch_id = p_batch.batch_id;
     PERFORM append_audit(p_actor, p_at, 'release', 'batch:' || p_batch.batch_id,
         json_build_object('wave', p_through, 'of', jsonb_array_length(v_waves),
@@ -10335,7 +10362,7 @@ CREATE FUNCTION repricer.silent_open_changes_at(p_at timestamp with time zone) R
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges_at(p_at) k
           WHERE ((k.original_transaction_id = c.original_transaction_id) AND ((k.sku = c.sku) OR (k.sku = c.current_sku) OR (k.sku = ANY (c.former_skus))) AND (k.expires_at IS NOT NULL))
-          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id
+          ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id, (k.sku = COALESCE(c.current_sku, c.sku)) DESC, k.sku
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t_1.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
             max((t_1.signed_at +
@@ -10351,6 +10378,18 @@ CREATE FUNCTION repricer.silent_open_changes_at(p_at timestamp with time zone) R
   WHERE ((c.stage = ANY (ARRAY['scheduled'::text, 'pending_consent'::text, 'accepted'::text])) AND (c.undoes_change_id IS NULL) AND (c.reason IS DISTINCT FROM 'item_replaced'::text) AND (COALESCE(s.expires_at, '-infinity'::timestamp with time zone) < d.until) AND (GREATEST(h.expires_at, e.until) < d.until) AND (NOT e.is_ended) AND (NOT e.is_off) AND ((NOT e.is_in_trouble) OR ((h.expires_at + repricer.days(61)) < d.until)) AND (h.expires_at >= COALESCE(c.sent_at, c.doubtful_since, c.scheduled_at)) AND (t.is_before OR (c.stage = 'accepted'::text) OR ((c.stage = 'scheduled'::text) AND (c.direction = 'decrease'::text))) AND (h.revoked_at IS NULL) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))) AND COALESCE((s.purchased_at <= h.purchased_at), true) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) o
           WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (o.state = 'effective'::text) AND (o.undoes_change_id IS NULL) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.effective_at <= h.purchased_at))))))
+$$;
+
+CREATE FUNCTION repricer.still_checks_refusals(p_halt repricer.put_backs, p_at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'repricer', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN p_at < p_halt.ended_until + interval '10 minutes' AND EXISTS (
+        SELECT 1 FROM store_calls r
+        WHERE r.kind = p_halt.kind AND r.settled_at IS NULL AND r.error_code IS NOT NULL
+            AND r.prepared_at <= p_halt.ended_until);
+END
 $$;
 
 CREATE FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[] DEFAULT NULL::text[], p_at_risk bigint[] DEFAULT NULL::bigint[], p_at_risk_elsewhere jsonb[] DEFAULT NULL::jsonb[], p_kinds bigint[] DEFAULT NULL::bigint[], p_shared_rules text[] DEFAULT NULL::text[], p_stale boolean[] DEFAULT NULL::boolean[], p_seats bigint[] DEFAULT NULL::bigint[]) RETURNS void
@@ -10972,13 +11011,14 @@ CREATE FUNCTION repricer.was_just_now(p_at timestamp with time zone) RETURNS boo
     LANGUAGE sql
     RETURN (p_at > (clock_timestamp() - '00:03:00'::interval));
 
-CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) RETURNS timestamp with time zone
+CREATE FUNCTION repricer.wave_release_at(p_wave jsonb, p_before jsonb, p_at timestamp with time zone) RETURNS timestamp with time zone
     LANGUAGE sql STABLE
     SET search_path TO 'repricer', 'pg_temp'
     AS $$
 SELECT CASE p_wave ->> 'release'
     WHEN 'approval' THEN p_at
-    WHEN 'at' THEN (p_wave ->> 'at')::timestamptz
+    WHEN 'at' THEN greatest((p_wave ->> 'at')::timestamptz,
+        p_at + ((p_wave ->> 'at')::timestamptz - (p_before ->> 'at')::timestamptz))
     WHEN 'after' THEN p_at + (p_wave ->> 'after_ms')::bigint * interval '1 millisecond'
     END
 $$;
@@ -13804,6 +13844,8 @@ GRANT ALL ON FUNCTION repricer.settle_audit() TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.silent_open_changes_at(p_at timestamp with time zone) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION repricer.still_checks_refusals(p_halt repricer.put_backs, p_at timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[], p_stale boolean[], p_seats bigint[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.store_changes(p_batch_id uuid, p_ids text[], p_change_ids uuid[], p_lines bigint[], p_waves bigint[], p_skus text[], p_dependent_skus text[], p_directions text[], p_currencies text[], p_storefronts text[], p_periods text[], p_current_prices bigint[], p_new_prices bigint[], p_expected_prices bigint[], p_effective_on_or_after text[], p_consents text[], p_reasons text[], p_threshold_sources text[], p_rules jsonb[], p_renewals timestamp with time zone[], p_notices timestamp with time zone[], p_effective timestamp with time zone[], p_send_after timestamp with time zone[], p_send_by timestamp with time zone[], p_not_known text[], p_at_risk bigint[], p_at_risk_elsewhere jsonb[], p_kinds bigint[], p_shared_rules text[], p_stale boolean[], p_seats bigint[]) TO repricer_pricing;
 
@@ -13839,7 +13881,7 @@ REVOKE ALL ON FUNCTION repricer.was_just_now(p_at timestamp with time zone) FROM
 GRANT ALL ON FUNCTION repricer.was_just_now(p_at timestamp with time zone) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.was_just_now(p_at timestamp with time zone) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_at timestamp with time zone) FROM PUBLIC;
+REVOKE ALL ON FUNCTION repricer.wave_release_at(p_wave jsonb, p_before jsonb, p_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.withdraw_batch(p_batch_id uuid, p_at timestamp with time zone, p_new_state text, p_reason text) TO repricer_pricing;

@@ -258,11 +258,17 @@ package struct ResolutionTable: Sendable {
                     after: .parked,
                     isDoubtful: true, errorCode: code))
         }
+        // Where the code says that the price is set already, a call of ours that this database has lost may have set it.
+        let isDoubtful = !wasRefusedAtOnce || APIErrorCode(rawValue: Int(code)).saysDone
+        // One bad item refuses a whole call, so its siblings are tried by themselves.
+        guard !isShared else {
+            return .released(
+                .init(
+                    APIErrorCode(rawValue: Int(code)).label, goesAlone: true,
+                    isDoubtful: isDoubtful))
+        }
         return .refused(
-            wasRefusedAtOnce ? .confirmed(Int(code)) : .onRetry(Int(code)),
-            // Where the code says that the price is set already, a call of ours that this database has lost may have
-            // set it.
-            isDoubtful: !wasRefusedAtOnce || APIErrorCode(rawValue: Int(code)).saysDone)
+            wasRefusedAtOnce ? .confirmed(Int(code)) : .onRetry(Int(code)), isDoubtful: isDoubtful)
     }
 
     /// Whether a code of Apple's speaks of the call's form or of our key, and so says nothing of the customer: it ends no row.

@@ -335,6 +335,8 @@ package struct FoldWrites: Sendable {
         ON CONFLICT (original_transaction_id, change_id, dependent_sku, bucket) DO UPDATE SET
             parent_sku = EXCLUDED.parent_sku, cause = EXCLUDED.cause, state = EXCLUDED.state,
             price_milliunits = EXCLUDED.price_milliunits, requested_at = EXCLUDED.requested_at,
+            -- That of another subscription is known to its canceller.
+            currency = CASE WHEN EXCLUDED.is_cross_subscription THEN known.currency ELSE EXCLUDED.currency END,
             requested_by_evidence = EXCLUDED.requested_by_evidence, settled_at = EXCLUDED.settled_at,
             settled_by_evidence = EXCLUDED.settled_by_evidence, detail = EXCLUDED.detail,
             -- What is asked for anew is checked anew. A call that was made stays named.
@@ -369,6 +371,7 @@ package struct FoldWrites: Sendable {
         UPDATE repricer.dependent_cancellations d SET
             parent_sku = \(cancellation.parentSKU), cause = \(cancellation.cause),
             price_milliunits = \(cancellation.price),
+            currency = CASE WHEN \(cancellation.isCrossSubscription)::boolean THEN d.currency ELSE \(cancellation.currency)::text END,
             requested_at = \(timestamp: cancellation.requestedAt.milliseconds),
             requested_by_evidence = \(cancellation.requestedByEvidence),
             is_cross_subscription = \(cancellation.isCrossSubscription), recorded_at = \(fragment: VersionQueries.now)
@@ -380,10 +383,11 @@ package struct FoldWrites: Sendable {
         """
         \(fragment: isThat(id, cancellation)) AND d.state = \(cancellation.state.rawValue)
             AND d.settled_by_evidence IS NOT DISTINCT FROM \(cancellation.settledByEvidence)::text
-            AND (d.parent_sku, d.cause, d.price_milliunits, d.requested_at, d.requested_by_evidence, d.is_cross_subscription)
+            AND ((d.parent_sku, d.cause, d.price_milliunits, d.requested_at, d.requested_by_evidence, d.is_cross_subscription)
                 IS DISTINCT FROM (\(cancellation.parentSKU)::text, \(cancellation.cause)::text, \(cancellation.price)::bigint,
                     \(timestamp: cancellation.requestedAt.milliseconds)::timestamptz,
                     \(cancellation.requestedByEvidence)::text, \(cancellation.isCrossSubscription)::boolean)
+                OR NOT \(cancellation.isCrossSubscription)::boolean AND d.currency IS DISTINCT FROM \(cancellation.currency)::text)
         """
     }
 

@@ -9,21 +9,27 @@ package struct HeldLease: Sendable {
     package let name: String
     package let owner: String
     let pool: DatabasePool
-    let realClock: any WallClock
+    /// The database's clock where `realClock` is the machine's, which may be wrong: a replica that is ahead would take
+    /// over living leases, and hold its own for others long after it has died.
+    private let sharedClock: SharedClock?
+    private let realClock: any WallClock
 
     package init(name: String, pool: DatabasePool, realClock: any WallClock) {
         self.name = name
         self.pool = pool
-        self.realClock = realClock
+        sharedClock = realClock is SystemClock ? SharedClock() : nil
+        self.realClock = sharedClock ?? realClock
         var random = SystemRandomNumberGenerator()
         owner = UUIDv7.make(nowMilliseconds: realClock.nowMilliseconds(), random: &random)
     }
 
     /// Takes the lease. Returns false while another process holds it or, with `now`, while the work is not due.
     package func take(dueAt now: Int64?) async throws -> Bool {
-        let realNow = realClock.nowMilliseconds()
+        let (realClock, sharedClock) = (realClock, sharedClock)
         return try await pool.withTransaction { connection in
-            try LeaseQueries.take(
+            try sharedClock?.follow(connection)
+            let realNow = realClock.nowMilliseconds()
+            return try LeaseQueries.take(
                 name, owner: owner, until: realNow + Self.holdFor.milliseconds, realNow: realNow,
                 now: now, on: connection)
         }
@@ -53,9 +59,10 @@ package struct HeldLease: Sendable {
         while !Task.isCancelled {
             do {
                 try await Task.sleep(for: Self.holdFor / 4)
-                let until = realClock.nowMilliseconds() + Self.holdFor.milliseconds
                 _ = try await pool.withTransaction { connection in
-                    try LeaseQueries.renew(name, owner: owner, until: until, on: connection)
+                    try sharedClock?.follow(connection)
+                    let until = realClock.nowMilliseconds() + Self.holdFor.milliseconds
+                    return try LeaseQueries.renew(name, owner: owner, until: until, on: connection)
                 }
                 outage.end()
             } catch is CancellationError {

@@ -25,6 +25,9 @@ struct Claimer: Sendable {
     /// How long a subscription waits for its status to be read, in milliseconds of real time. The status check ends the
     /// wait earlier.
     static let statusWait: Int64 = 600_000
+    /// How long the first call of an unheard subscription waits for its status, in milliseconds of real time. Where a
+    /// change must be sent sooner than twice that, it does not wait.
+    static let unheardWait: Int64 = 3_600_000
 
     struct Claim: Sendable {
         var calls: [StoreCall] = []
@@ -115,8 +118,13 @@ struct Claimer: Sendable {
             let carriers = try open.values.carriers(on: connection)
             let (judge, late) = try judges(now, revision, on: connection)
             var claim = Claim()
-            let postponed = postponed(locked, open, realNow: realNow)
+            let unheard = unheard(locked, open, at: now)
+            let postponed = postponed(locked, open, unheard, realNow: realNow)
             var statements = postponed.sorted { $0.key < $1.key }.map(\.value)
+            if !unheard.isEmpty {
+                statements.append(
+                    UnheardSubscription.want(unheard, bucket: turn.bucket, at: now.milliseconds))
+            }
             claim.judged += postponed.count
             for id in locked.ids {
                 guard let found = open[id], let subscription = stored[id], postponed[id] == nil
@@ -181,7 +189,8 @@ struct Claimer: Sendable {
     /// Subscriptions that cannot be judged now: their facts cannot be read, or a lost database may have called them and
     /// their status is not read yet. They are made to wait, so that a bucket full of them does not starve the others.
     private func postponed(
-        _ locked: DueQueries.Locked, _ open: [String: OpenChangeQueries.Claimable], realNow: Int64
+        _ locked: DueQueries.Locked, _ open: [String: OpenChangeQueries.Claimable],
+        _ unheard: [String], realNow: Int64
     ) -> [String: DatabaseStatement] {
         var postponed = Dictionary(
             uniqueKeysWithValues: locked.unreadable.keys.map {
@@ -190,7 +199,25 @@ struct Claimer: Sendable {
         for (id, found) in open where found.awaitsStatus {
             postponed[id] = OpenChangeQueries.awaitStatus(id, until: realNow + Self.statusWait)
         }
+        for id in unheard where postponed[id] == nil {
+            postponed[id] = OpenChangeQueries.awaitStatus(id, until: realNow + Self.unheardWait)
+        }
         return postponed
+    }
+
+    /// The subscriptions with a call to make whose last known renewal has passed unheard, and for whose status no change
+    /// has waited yet.
+    private func unheard(
+        _ locked: DueQueries.Locked, _ open: [String: OpenChangeQueries.Claimable], at now: Instant
+    ) -> [String] {
+        locked.ids.filter { id in
+            guard let found = open[id], locked.stored[id]?.facts.isUnheard(at: now) == true else {
+                return false
+            }
+            let last = now.advanced(by: 2 * Self.unheardWait)
+            let due = found.due
+            return !due.isEmpty && due.allSatisfy { !$0.hasAwaitedStatus && $0.sendBy > last }
+        }
     }
 
     /// Logs lines with all ids of a change, so that a person can follow it by any of them. If the claim is not
@@ -244,8 +271,7 @@ struct Claimer: Sendable {
         _ found: OpenChangeQueries.Claimable, _ stored: SubscriptionQueries.Stored,
         _ context: JudgeContext, by judge: Judge, _ late: Judge
     ) -> [JudgedChange] {
-        found.changes.filter { $0.state == .queued && $0.isReady && !$0.waits && !$0.isHeld }.map {
-            change in
+        found.due.map { change in
             let verdict = verdict(on: change, stored.facts, context, by: judge)
             let slip: Slip =
                 change.sendBy < late.now

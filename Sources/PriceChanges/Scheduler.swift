@@ -182,6 +182,9 @@ package struct Scheduler: Service {
         }
         var free = permits.granted
         var judged = 0
+        // What was judged by claims whose calls can still leave, and how long the slowest of the others took.
+        var progress = 0
+        var slowest: Duration = .zero
         // Batches whose guard waits for answers. Nothing can be claimed from their other buckets either.
         var sampling: Set<String> = []
         let until = ContinuousClock.now + engine.limits.leavesWithin / 2
@@ -195,8 +198,15 @@ package struct Scheduler: Service {
             guard let claim = try await claim(turn, limit: min(free, claimSize.next)) else {
                 continue
             }
-            claimSize.note(claim.calls.count, took: .now - started)
+            let took = ContinuousClock.now - started
+            claimSize.note(claim.calls.count, took: took)
             judged += claim.judged
+            if took >= engine.limits.leavesWithin, !claim.calls.isEmpty {
+                // Each of its calls is held back and claimed again.
+                slowest = max(slowest, took)
+            } else {
+                progress += claim.judged
+            }
             free -= claim.calls.count
             if claim.waitsForSample, let batchID = turn.sampling { sampling.insert(batchID) }
             engine.launch(
@@ -205,7 +215,7 @@ package struct Scheduler: Service {
         }
         // Permits passed unused, or a lane of this process was faster and has claimed.
         unclaimed.note(
-            isStuck: judged == 0 && sampling.isEmpty && !permits.isSilenced)
+            isStuck: progress == 0 && sampling.isEmpty && !permits.isSilenced, claimsTook: slowest)
         guard free == 0 else {
             try await returnUnused(permits, used: permits.granted - free)
             return judged

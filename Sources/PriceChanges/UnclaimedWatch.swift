@@ -20,6 +20,8 @@ final class UnclaimedWatch: Sendable {
         /// The transactions that the log has named.
         var told: Set<String> = []
         var isTold = false
+        /// How long claims took whose calls were all held back, because the database was too slow; otherwise zero.
+        var claimsTook: Duration = .zero
         /// Whether it is stored, for `status`.
         var isNoted = false
     }
@@ -51,9 +53,17 @@ final class UnclaimedWatch: Sendable {
         metrics.set("repricer_sessions_holding_rows", to: 0)
     }
 
-    /// - Parameter isStuck: Whether changes were due, calls were allowed, and nothing was claimed.
-    func note(isStuck: Bool, now: ContinuousClock.Instant = .now) {
-        state.withLock { $0.since = isStuck ? $0.since ?? now : nil }
+    /// - Parameters:
+    ///   - isStuck: Whether changes were due, calls were allowed, and nothing was claimed, or only by claims so slow that
+    ///     no call may leave after them.
+    ///   - claimsTook: How long such claims took.
+    func note(
+        isStuck: Bool, claimsTook: Duration = .zero, now: ContinuousClock.Instant = .now
+    ) {
+        state.withLock {
+            $0.since = isStuck ? $0.since ?? now : nil
+            $0.claimsTook = isStuck ? max($0.claimsTook, claimsTook) : .zero
+        }
         metrics.set("repricer_changes_due_unclaimed_seconds", to: waited(now).seconds)
     }
 
@@ -89,10 +99,14 @@ final class UnclaimedWatch: Sendable {
     private func tellUnclaimed(
         _ sessions: [BlockerQueries.Session], _ waited: Duration, _ now: ContinuousClock.Instant
     ) async throws {
+        let slow = state.withLock { $0.claimsTook }
         let text =
-            sessions.isEmpty
-            ? "a session of this database user, or an error that the service logs"
-            : Self.text(sessions)
+            !sessions.isEmpty
+            ? Self.text(sessions)
+            : slow > .zero
+                ? "none: claims take \(slow.milliseconds) ms, and no call leaves so long after one; "
+                    + "the database is too slow or too far away"
+                : "a session of this database user, or an error that the service logs"
         let isFirst = state.withLock { state in
             state.note(sessions, now: now)
             state.told.formUnion(sessions.map(\.transaction))

@@ -11,8 +11,10 @@ struct ConsentQuestion: Hashable, Sendable {
     var knownSince: Instant?
     /// Whether they show it from the first period of the running subscription on.
     var isKnownFromStart = false
-    /// The offer of another item that ends together with this change; nil where none does.
+    /// The offer of another item that ends together with this change; nil where none is known to.
     var koreaConversion: OfferConversion?
+    /// Another item in South Korea whose offer may end together with this change: its end is not known.
+    var offerWithoutEnd: String?
     /// The instant of the call.
     var now: Instant
 
@@ -44,7 +46,12 @@ struct ConsentQuestion: Hashable, Sendable {
         ConsentAnswers(
             isAlwaysAsked: figures.always?.isRequired,
             isOverThreshold: isPercentOver ? figures.threshold?.isExceeded(by: difference) : false,
-            hasRisen: hasRisen, isConversion: koreaConversion != nil)
+            hasRisen: hasRisen, isConversion: isConversion)
+    }
+
+    private var isConversion: Bool? {
+        if koreaConversion != nil { return true }
+        return offerWithoutEnd == nil ? false : nil
     }
 
     /// Whether an earlier increase counts now. If none is known, the answer is no only where none can have been missed.
@@ -83,7 +90,7 @@ struct ConsentAnswers: Hashable, Sendable {
     var isAlwaysAsked: Bool?
     var isOverThreshold: Bool?
     var hasRisen: Bool?
-    var isConversion: Bool
+    var isConversion: Bool?
 
     subscript(_ rule: ConsentReason) -> Bool? {
         switch rule {
@@ -96,11 +103,9 @@ struct ConsentAnswers: Hashable, Sendable {
 
     /// Required where one rule says yes; otherwise not known where one does not know.
     var consent: Consent {
-        if isAlwaysAsked == true || isOverThreshold == true || hasRisen == true || isConversion {
-            return .required
-        }
-        let isKnown = isAlwaysAsked != nil && isOverThreshold != nil && hasRisen != nil
-        return isKnown ? .notRequired : .notKnown
+        let answers = [isAlwaysAsked, isOverThreshold, hasRisen, isConversion]
+        if answers.contains(true) { return .required }
+        return answers.contains(nil) ? .notKnown : .notRequired
     }
 
     /// The rules with this answer, in the order of `ConsentReason`.
@@ -230,7 +235,9 @@ extension ConsentVerdict {
             .init("offer_ends_at", conversion.map { .instant($0.at) }),
         ]
         // A plan stores a million of these, so an input that only one storefront has is left out of the others.
-        guard let conversion else { return inputs }
+        guard let conversion else {
+            return inputs + (question.offerWithoutEnd.map { [.init("offer_sku", .text($0))] } ?? [])
+        }
         return inputs + [
             .init("offer_sku", .text(conversion.sku)),
             .init("conversion_on", .text(conversion.day.text)),

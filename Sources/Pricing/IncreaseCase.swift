@@ -23,12 +23,12 @@ struct IncreaseCase {
     private let question: ConsentQuestion
     private let rules: RuleCourse
     private let figures: ConsentFigures
-    private let conversions: [OfferConversion]
+    private let conversions: OfferConversions
     var history: IncreaseHistory
 
     init(
         _ question: ConsentQuestion, rules: RuleCourse, history: IncreaseHistory,
-        conversions: [OfferConversion]
+        conversions: OfferConversions
     ) {
         self.question = question
         self.rules = rules
@@ -50,6 +50,7 @@ struct IncreaseCase {
         asked.now = call
         asked.lastIncrease = history.latest(before: renewal, countingAt: call)
         asked.koreaConversion = conversion(at: renewal)
+        asked.offerWithoutEnd = conversions.withoutEnd
         return asked
     }
 
@@ -60,7 +61,7 @@ struct IncreaseCase {
 
     /// The end of another item's offer at exactly this renewal.
     func conversion(at renewal: Instant) -> OfferConversion? {
-        conversions.first { $0.at == renewal }
+        conversions.known.first { $0.at == renewal }
     }
 
     /// The instants at which time alone changes an answer: an increase no longer counts, a whole year is known, or

@@ -16,3 +16,11 @@ struct OfferConversion: Hashable, Sendable {
     }
     var windowLastDay: CivilDate { CivilDate(daysSinceEpoch: day.daysSinceEpoch - 1) }
 }
+
+/// The conversions of a subscription's other items.
+struct OfferConversions {
+    var known: [OfferConversion] = []
+    /// An item in an offer whose end is not known, because its period or the number of them cannot be read: it may end
+    /// at any renewal.
+    var withoutEnd: String?
+}

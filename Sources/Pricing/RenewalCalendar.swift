@@ -72,6 +72,19 @@ package struct RenewalCalendar: Hashable, Sendable {
 }
 
 extension SubscriptionFacts {
+    /// Whether a known renewal lies before an instant: nothing has been heard of it.
+    package func isStale(at now: Instant) -> Bool {
+        (renewalAt ?? expiresAt).map { $0 < now } ?? false
+    }
+
+    /// Whether a known renewal has passed for longer than a notification of it takes, and nothing was signed since. A
+    /// stale subscription of which something was heard is in billing retry, say.
+    package func isUnheard(at now: Instant) -> Bool {
+        guard let renewal = renewalAt ?? expiresAt else { return false }
+        let margin = sandboxPeriod ?? Instant.millisecondsPerDay
+        return renewal.advanced(by: margin) < now && (signedAt.map { $0 < renewal } ?? true)
+    }
+
     /// The start of the running subscription, as far as it is known.
     var startedAt: Instant? { recentSubscriptionStartAt ?? originalPurchaseAt }
 

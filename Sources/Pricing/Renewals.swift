@@ -63,7 +63,7 @@ struct Renewals {
         }
     }
 
-    /// The renewal at which an item changes from its offer to its full price.
+    /// The renewal at which an item changes from its offer to its full price; nil where that is not known.
     func conversion(of offer: SubscriptionFacts.Offer) -> Instant? {
         // Apple's largest count is 12. A garbled one must not overflow the stepping.
         guard let left = Int(exactly: offer.periodsLeft ?? 0), (0...1200).contains(left) else {

@@ -179,7 +179,7 @@ final class RowGroup: Sendable {
         plan.factsAt = facts.signedAt
         plan.knownSince = facts.knownSince
         plan.seats = seats(of: plan, rowCase.row)
-        plan.isStale = (facts.renewalAt ?? facts.expiresAt).map { $0 < judge.now } ?? false
+        plan.isStale = facts.isStale(at: judge.now)
         plan.renewalAt = renewals.map { $0.renewal($0.firstIndex(atOrAfter: judge.now)) }
             .flatMap { $0.isOnCalendar ? $0 : nil }
     }
@@ -242,18 +242,22 @@ final class RowGroup: Sendable {
                 newPrice: newPrice, knownSince: facts.knownSince,
                 isKnownFromStart: facts.isKnownFromStart, now: call),
             rules: judge.rules, history: history,
-            conversions: storefront == "KOR" ? conversions(besides: sku) : [])
+            conversions: storefront == "KOR" ? conversions(besides: sku) : OfferConversions())
     }
 
     /// The renewals at which other renewing items change from their offer to their full price.
-    private func conversions(besides sku: String) -> [OfferConversion] {
-        guard let renewals else { return [] }
-        return facts.items.compactMap { item in
-            guard item.sku != sku, item.renews, let offer = item.offer, offer.isInForce else {
-                return nil
+    private func conversions(besides sku: String) -> OfferConversions {
+        var found = OfferConversions()
+        guard let renewals else { return found }
+        for item in facts.items where item.sku != sku && item.renews {
+            guard let offer = item.offer, offer.isInForce else { continue }
+            if let end = renewals.conversion(of: offer) {
+                found.known.append(OfferConversion(sku: item.sku, at: end))
+            } else {
+                found.withoutEnd = found.withoutEnd ?? item.sku
             }
-            return renewals.conversion(of: offer).map { OfferConversion(sku: item.sku, at: $0) }
         }
+        return found
     }
 }
 

@@ -96,6 +96,11 @@ private struct Sieve {
         for index in transaction.items.indices {
             pass(&transaction.items[index], of: "transaction.items")
         }
+        // Without these, no line of the ledger can be told from another.
+        if transaction.items.contains(where: { ($0.offerPrice ?? $0.price) != nil }) {
+            if transaction.transactionID == nil { ignored.append("transaction.transactionId") }
+            if transaction.purchasedAt == nil { ignored.append("transaction.purchaseDate") }
+        }
         // The charge of such an item is in no sum, as that of an item with an implausible price.
         if transaction.transactionID != nil, transaction.purchasedAt != nil,
             transaction.items.contains(where: { ($0.offerPrice ?? $0.price) == nil })

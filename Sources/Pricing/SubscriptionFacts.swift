@@ -54,6 +54,7 @@ package struct SubscriptionFacts: Hashable, Sendable {
     /// What the next period costs as a whole, in milliunits of `renewalCurrency`; nil where the newest renewal info
     /// does not say.
     package var renewalTotal: Int64?
+    /// In which currency the next period is charged; nil where the newest renewal info does not say.
     package var renewalCurrency: String?
     /// The type of the next period's offer; nil where there is none.
     package var renewalOfferType: Int?

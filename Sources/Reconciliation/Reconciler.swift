@@ -259,10 +259,11 @@ package struct Reconciler: Sendable {
         let limits = dependencies.limits
         let old = now - 2 * limits.silentAfter.milliseconds
         _ = try await dependencies.pool.withTransaction { connection in
-            for reason in [StatusCheckQueries.Reason.silent, .legacy] {
+            for list in [
+                StatusCheckQueries.List(.silent), StatusCheckQueries.List(.legacy), .unheard,
+            ] {
                 _ = try StatusCheckQueries.forget(
-                    StatusCheckQueries.List(reason), doneBefore: old, limit: limits.silentPerRun,
-                    on: connection)
+                    list, doneBefore: old, limit: limits.silentPerRun, on: connection)
             }
             _ = try connection.pipeline([
                 StatusCheckQueries.repeatUnread(

@@ -27,6 +27,9 @@ package enum StatusCheckQueries {
 
         /// The list that the service makes after it has found another database. Calls of its subscriptions wait for it.
         static let restored = List(.recover, id: RestoredDatabase.checkList)
+
+        /// The list of subscriptions of which a call is due and nothing was heard. Their calls wait for it.
+        static let unheard = List(.silent, id: UnheardSubscription.checkList)
     }
 
     package enum Outcome: String, Sendable, CaseIterable {

@@ -9,6 +9,8 @@ package struct StatusCheckService: Service {
         /// The statuses of subscriptions that a lost database may have called. Calls of these subscriptions wait for
         /// them.
         case restored
+        /// The statuses of subscriptions with a call to make and a renewal that passed unheard. The call waits for them.
+        case unheard
     }
 
     package let name: String
@@ -42,6 +44,7 @@ package struct StatusCheckService: Service {
         switch subject {
         case .hinted: try await reconciler.check(StatusCheckQueries.List(.legacy))
         case .restored: try await reconciler.check(.restored)
+        case .unheard: try await reconciler.check(.unheard)
         }
     }
 }

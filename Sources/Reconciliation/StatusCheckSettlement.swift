@@ -126,20 +126,19 @@ struct StatusCheckSettlement: Sendable {
     func end(_ settled: [StatusCheckQueries.Settled], at: Int64) async throws {
         guard !settled.isEmpty else { return }
         let list = list
-        guard list == .restored else {
+        guard list == .restored || list == .unheard else {
             _ = try await pool.withConnection { connection in
                 try await connection.pipeline(StatusCheckQueries.settle(settled, in: list, at: at))
             }
             return
         }
-        let until = realClock.nowMilliseconds() + Self.unreadWait
         for group in Bucket.groups(settled, of: \.originalTransactionID) {
             let ids = group.map(\.originalTransactionID).sorted()
             try await pool.withTransaction { connection in
                 try SubscriptionQueries.lock(ids, on: connection)
                 _ = try connection.pipeline(
                     StatusCheckQueries.settle(group, in: list, at: at)
-                        + [OpenChangeQueries.parkUnread(ids, until: until)])
+                        + wakeUps(group, read: []))
             }
         }
     }
@@ -148,8 +147,10 @@ struct StatusCheckSettlement: Sendable {
     private func wakeUps(
         _ settled: [StatusCheckQueries.Settled], read ids: Set<String>
     ) -> [DatabaseStatement] {
-        guard list == .restored, !settled.isEmpty else { return [] }
+        guard !settled.isEmpty else { return [] }
         let asked = settled.map(\.originalTransactionID).sorted()
+        if list == .unheard { return [OpenChangeQueries.endUnheardWait(asked)] }
+        guard list == .restored else { return [] }
         let (read, unread) = (asked.filter(ids.contains), asked.filter { !ids.contains($0) })
         let until = realClock.nowMilliseconds() + Self.unreadWait
         return (read.isEmpty ? [] : [OpenChangeQueries.endStatusWait(read)])

@@ -55,6 +55,7 @@ import Testing
         (4_030_004, 403, "SubscriptionExtensionIneligibleError"),
         (4_030_005, 403, "SubscriptionMaxExtensionError"),
         (4_030_007, 403, "FamilySharedSubscriptionExtensionIneligibleError"),
+        (4_030_028, 403, "AssignedSubscriptionExtensionIneligibleError"),
         (4_040_005, 404, "OriginalTransactionIdNotFoundError"),
         (4_000_009, 400, "InvalidExtendByDaysError"),
         (4_000_011, 400, "InvalidRequestIdentifierError"),

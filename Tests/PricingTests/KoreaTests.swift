@@ -63,6 +63,26 @@ struct KoreaTests {
         #expect(inputs.first { $0.name == "offer_sku" }?.value == .text("OTHER"))
     }
 
+    /// An offer whose end can't be read may end at this renewal, so nobody knows; elsewhere it does not matter.
+    @Test(arguments: [
+        ("P6X", 1, "KOR"), ("P1M", 100_000, "KOR"), ("P6X", 0, ""), ("P1M", 3, ""),
+        ("P6X", 1, "USA"),
+    ])
+    func offerWhoseEndIsNotKnown_isNoNo(period: String, periodsLeft: Int, unknownIn: String) {
+        var facts = Self.facts(
+            renewalAt: "2026-04-30T15:00:00Z", startedAt: "2026-02-28T15:00:00Z", offer: period,
+            periodsLeft: periodsLeft)
+        if unknownIn == "USA" { (facts.storefront, facts.currency) = ("USA", "USD") }
+
+        let plan = plan(
+            facts, now: "2026-03-10T00:00:00Z",
+            .make(10_900_000, currency: unknownIn == "USA" ? "USD" : "KRW"))
+
+        let isUnknown = unknownIn == "KOR"
+        #expect(plan.notKnown.contains(.koreaOfferConversion) == isUnknown)
+        if isUnknown { #expect(plan.consent == .notKnown) }
+    }
+
     @Test(arguments: ["P1W", "P1M", "P2M", "P3M", "P6M", "P1Y"])
     func conversion_whateverThePeriod_isToldOf30DaysAhead(period: String) {
         let facts = Self.facts(

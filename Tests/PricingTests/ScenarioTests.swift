@@ -241,6 +241,43 @@ import Testing
         #expect(forecast.money.values.map(\.maybeAtRisk) == [isKnown ? 0 : 12_990])
     }
 
+    /// Nobody is asked about the dependent, and yet its new price is lost with it when the parent's is declined.
+    @Test(arguments: [("OTHER", 246_400), ("THIRD", 176_000 + 990 * 11)] as [(String, Int64)])
+    func loss_ofARowThatFallsWithAnother_isOfItsNewPrice(dependent: String, loss: Int64) {
+        let facts = SubscriptionFacts.make(price: 10_000) {
+            $0.edit("OTHER") { ($0.currentPrice, $0.renewalPrice) = (4000, 4000) }
+            $0.items.append(.make("THIRD", price: 990))
+        }
+        var cohort = Cohort(skus: ["ITEM", "OTHER"])
+        cohort.dependents = [dependent]
+
+        let found = forecast(.percent(60_00), [facts], cohort: cohort)
+
+        // Eleven charges, 6.00 and 2.40 more, or none of 10.00 and those of the dependent.
+        #expect(found.rows.map(\.consent) == [.required, .notRequired])
+        #expect(found.forecast.effects["USD"]?.gain == 92_400)
+        #expect(found.forecast.effects["USD"]?.loss == MoneySum(loss))
+    }
+
+    /// A renewal that comes before a later call has not passed yet.
+    @Test func staleRows_areThoseWhoseRenewalHasPassedToday() {
+        let fresh = SubscriptionFacts.make()
+        let renewal = fresh.renewalAt ?? Self.now
+        let stale = SubscriptionFacts.make { $0.renewalAt = Self.now.advanced(by: -1) }
+
+        let today = forecast(.percent(10_00), [fresh, stale]).forecast
+        let later = forecast(
+            .percent(10_00), [fresh, stale], sentAt: renewal.advanced(by: 86_400_000)
+        ).forecast
+
+        #expect(renewal > Self.now)
+        #expect(today.canGo == 2 && today.stale == 1)
+        #expect(later.canGo == 2 && later.stale == 1)
+        var both = today
+        both.add(later)
+        #expect(both.stale == 2)
+    }
+
     @Test func loss_ofAnAbsurdDependent_isTooLarge() {
         let facts = SubscriptionFacts.make(price: 4000) {
             $0.edit("OTHER") { $0.currentPrice = .max }

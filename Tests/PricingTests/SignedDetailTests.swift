@@ -57,6 +57,16 @@ private typealias Story = LifecycleStory
         #expect(facts.autoRenewProductID == "large")
     }
 
+    /// The prices of the items are in it, whether or not the total is told.
+    @Test func currencyOfTheRenewal_isKnownWithoutTheTotal() {
+        let moved = Self.told(3) { $0.renewal?.currency = "EUR" }
+
+        let facts = Story.fold([Self.first, moved]).state.facts
+
+        #expect(facts.renewalTotal == nil && facts.renewalCurrency == "EUR")
+        #expect(facts.currency != "EUR")
+    }
+
     /// A refund of an earlier period says nothing of the running one.
     @Test func facts_ofAnEarlierPeriodToldLate_areNotTheRunningOnes() {
         let running = Self.told(31, purchasedOn: 31) { $0.transaction?.offerType = 3 }

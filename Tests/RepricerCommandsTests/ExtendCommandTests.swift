@@ -325,6 +325,37 @@ import Testing
         #expect(!status.output.contains("remedy"))
     }
 
+    /// Apple refuses it in words that say nothing, so it would be tried for ever, and no other one could be requested.
+    @Test func giveUp_ofTheExtensionOfOneSubscription_endsItWhereNoCallIsOut() async throws {
+        let office = try await Office()
+        let begun = await one("11", office)
+        let giveUp = ["extend", "give-up", Self.request, "--reason", "mistaken"]
+        let owner = try await TestDatabase.connect()
+        try await owner.script("UPDATE repricer.extension_requests SET state = 'sending'")
+
+        let called = await run(giveUp, environment: office.ana)
+        try await owner.script("UPDATE repricer.extension_requests SET state = 'queued'")
+        let done = await run(giveUp, environment: office.ana)
+        let again = await run(giveUp, environment: office.ana)
+        let status = await run("extend", "status", Self.request, environment: office.ana)
+        let audited = try await owner.query(
+            "SELECT details ->> 'subscription' AS id FROM repricer.audit_trail WHERE action = 'give_up'"
+        )
+        await owner.close()
+        let next = await run(
+            "extend", "one", "11", "--days", "7", "--reason", "3", environment: office.ana)
+
+        #expect(begun.code == .done, "\(begun.messages)")
+        #expect(called.code == .conflict && called.messages.contains("is being called"))
+        #expect(
+            done.output == "gave up \(Self.request): another of its subscription may begin\n",
+            "\(done.messages)")
+        #expect(again.code == .conflict)
+        #expect(status.output.contains(/given up by ana.*: mistaken/), "\(status.output)")
+        #expect(try audited.map { try $0.text("id") } == ["11"])
+        #expect(next.code == .done, "\(next.messages)")
+    }
+
     @Test func retryFailed_beforeAnyCall_isAConflict() async throws {
         let office = try await Office()
 

@@ -187,10 +187,10 @@ import Testing
         #expect(none.output.contains(#""decline_rate_basis_points":0,"decline_rate_rows":0"#))
     }
 
-    /// Of seven rows three were asked and have ended: one declined.
+    /// Of eight rows three were asked, by themselves, and have ended: one declined.
     @Test func ownDeclineRate_isOfThoseWhoWereAskedAndHaveDecided() async throws {
         let desk = try await Desk(subscriptions: 9)
-        let rows = (1...7).map { number in
+        let rows = (1...8).map { number in
             let price = ["9.99", "9.99", "1000"][number % 3]
             let new = number == 7 ? "7.99" : price == "1000" ? "1100" : "10.99"
             return "\(number),A,\(new),\(["USD", "EUR", "JPY"][number % 3])\n"
@@ -202,19 +202,21 @@ import Testing
             "submit", file, "--name", "earlier", environment: desk.environment)
         #expect(submitted.code == .done, "\(submitted.messages)")
         let connection = try await TestDatabase.connect()
-        // Two agreed, one declined; nobody asked the fourth; the fifth has not answered; the sixth never will.
+        // Two agreed, one declined, and the word that asked was lost; nobody asked the fourth; the fifth has not answered;
+        // the sixth never will; the eighth fell with another item.
         try await connection.script(
             """
             UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'effective', effective_at = '2026-02-10Z'
                 WHERE original_transaction_id IN ('1', '2', '7');
-            UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'declined'
-                WHERE original_transaction_id = '3';
+            UPDATE repricer.price_changes SET state = 'declined' WHERE original_transaction_id = '3';
             UPDATE repricer.price_changes SET state = 'effective', effective_at = '2026-02-10Z'
                 WHERE original_transaction_id = '4';
             UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'pending_consent'
                 WHERE original_transaction_id = '5';
             UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'invalidated'
-                WHERE original_transaction_id = '6'
+                WHERE original_transaction_id = '6';
+            UPDATE repricer.price_changes SET consent_asked_at = '2026-01-10Z', state = 'declined', reason = 'parent_declined'
+                WHERE original_transaction_id = '8'
             """)
         await connection.close()
 

@@ -11,6 +11,7 @@ package struct BatchWatch: Service {
     private let pool: DatabasePool
     private let clock: any WallClock
     private let realClock: any WallClock
+    private let sharedClock: SharedClock?
     private let log: Log
     private let metrics: Metrics
     private let limits: Limits
@@ -50,6 +51,9 @@ package struct BatchWatch: Service {
     ) {
         self.pool = pool
         self.clock = clock
+        // What all replicas read, as when guards are due again, is dated by the clock that they share.
+        sharedClock = realClock is SystemClock ? SharedClock() : nil
+        let realClock = sharedClock ?? realClock
         self.realClock = realClock
         self.log = log
         self.metrics = metrics
@@ -105,7 +109,10 @@ package struct BatchWatch: Service {
     /// Does one round over all batches. Tests drive it by hand.
     package func round() async throws {
         var failure: (any Error)?
-        do { try await act() } catch { failure = error }
+        do {
+            if let sharedClock { try await pool.read { try sharedClock.follow($0) } }
+            try await act()
+        } catch { failure = error }
         // The metrics are exported even where a guard could not be judged.
         try await tell()
         try await troubles.round(

@@ -174,9 +174,8 @@ package enum GuardQueries {
                 count(*) FILTER (WHERE s.has_left) AS has_left, count(*) FILTER (WHERE s.is_told) AS told
             FROM (
                 SELECT count(*) FILTER (WHERE c.state = 'rejected') AS refused, count(*) AS answered,
-                    bool_or(c.state = 'declined' AND c.consent_asked_at IS NOT NULL
-                        AND c.reason IS DISTINCT FROM 'parent_declined') AS has_declined,
-                    bool_or(c.consent_asked_at IS NOT NULL) AS is_asked,
+                    bool_or(\(fragment: hasDeclined("c"))) AS has_declined,
+                    bool_or(\(fragment: isAsked("c"))) AS is_asked,
                     bool_or(\(fragment: hasLeft("c"))) AS has_left, bool_or(\(fragment: isTold("c"))) AS is_told
                 FROM repricer.price_changes c
                 WHERE c.batch_id = \(uuid: batchID) AND \(fragment: isAnswered)
@@ -186,9 +185,25 @@ package enum GuardQueries {
         ).one()
     }
 
+    /// The condition that the customer of a change declined it; not a parent's.
+    static func hasDeclined(_ change: String) -> SQL {
+        """
+        (\(unsafe: change).state = 'declined' AND \(unsafe: change).reason IS DISTINCT FROM 'parent_declined')
+        """
+    }
+
+    /// The condition that the customer of a change was asked for consent, as `report.consent_funnel` counts it. Nobody
+    /// consents or declines unasked: the notification that told of the question was lost.
+    static func isAsked(_ change: String) -> SQL {
+        """
+        (\(unsafe: change).consent_asked_at IS NOT NULL
+            OR coalesce(\(unsafe: change).acceptance = 'consented', false) OR \(fragment: hasDeclined(change)))
+        """
+    }
+
     /// The condition that the customer of a change was told of it.
     private static func isTold(_ change: String) -> SQL {
-        "(\(unsafe: change).consent_asked_at IS NOT NULL OR \(unsafe: change).accepted_at IS NOT NULL)"
+        "(\(fragment: isAsked(change)) OR \(unsafe: change).accepted_at IS NOT NULL)"
     }
 
     /// The condition that the customer left after being told of the change, by removing the item or by a refund.

@@ -27,6 +27,7 @@ package enum WaveReleaseQueries {
             -- name: waitingWaves
             SELECT b.batch_id, w.number, w.wave ->> 'release' AS release,
                 (w.wave ->> 'at')::timestamptz AS planned_at, (w.wave ->> 'after_ms')::bigint AS after_ms,
+                CASE WHEN w.number > 1 THEN (b.waves -> (w.number - 2)::integer ->> 'at')::timestamptz END AS planned_before,
                 CASE WHEN w.number = b.released_wave + 1 THEN b.next_release_at END AS next_release_at
             FROM repricer.batches b
             CROSS JOIN LATERAL jsonb_array_elements(b.waves) WITH ORDINALITY AS w (wave, number)
@@ -40,10 +41,18 @@ package enum WaveReleaseQueries {
             if let next = try row.instant("next_release_at") {
                 releases[place] = max(next, now)
             } else {
-                releases[place] = try release(row).earliest(after: before)
+                let earliest = try release(row).earliest(after: before)
+                releases[place] = try max(earliest, spaced(row, after: before))
             }
         }
         return releases
+    }
+
+    /// Instants keep their distance where the wave before is late, as `repricer.wave_release_at` does.
+    private static func spaced(_ row: Row, after before: Instant) throws -> Instant {
+        guard let at = try row.instant("planned_at"), let former = try row.instant("planned_before")
+        else { return before }
+        return before.advanced(by: at.milliseconds - former.milliseconds)
     }
 
     private static func release(_ row: Row) throws -> WavePlan.Release {

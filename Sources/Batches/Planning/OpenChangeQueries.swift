@@ -39,6 +39,8 @@ package enum OpenChangeQueries {
         package let undoes: String?
         /// Whether it was never called, and nothing has happened to it since it was queued.
         package let isFresh: Bool
+        /// Whether it has waited for the status of its subscription before this call.
+        package let hasAwaitedStatus: Bool
 
         package var isIncrease: Bool { newPrice > currentPrice }
 
@@ -78,6 +80,7 @@ package enum OpenChangeQueries {
             grouping = RequestGrouping(rawValue: try row.text("grouping")) ?? .announced
             undoes = try row.textOrNil("undoes_change_id")
             isFresh = try row.bool("is_fresh")
+            hasAwaitedStatus = try row.bool("has_awaited_status")
         }
     }
 
@@ -91,6 +94,11 @@ package enum OpenChangeQueries {
 
         /// Whether a lost database may have called one of them, and the status that would show it is not read yet.
         package var awaitsStatus = false
+
+        /// The changes that may be called now.
+        package var due: [OpenChange] {
+            changes.filter { $0.state == .queued && $0.isReady && !$0.waits && !$0.isHeld }
+        }
     }
 
     /// The open changes of those subscriptions of one bucket that have no call in flight, of whatever kind. `probing`
@@ -181,6 +189,7 @@ package enum OpenChangeQueries {
         CASE WHEN c.wave > b.released_wave THEN c.wave END AS waits_for_wave, b.grouping,
         c.request_reference_id IS NULL AND c.reason IS NULL AND c.moved_since_call IS NULL
             AND c.planned_effective_at IS NULL AND c.former_skus IS NULL AS is_fresh,
+        (c.reason = \(statusAwaited)) IS TRUE AS has_awaited_status,
         \(fragment: isOpen) AS is_open, \(fragment: wasCalled) AS was_called,
         CASE WHEN c.new_price_milliunits > c.current_price_milliunits THEN c.effective_at END AS increased_at
         """
@@ -238,6 +247,17 @@ package enum OpenChangeQueries {
         SET parked_reason = \(statusUnread), next_attempt_at = \(timestamp: until)
         WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
             AND c.state = 'queued'
+        """
+    }
+
+    /// Ends the wait of these subscriptions of one bucket before a call, because their statuses were read or will not
+    /// be. The reason stays, so that the next claim calls, whatever the status showed.
+    package static func endUnheardWait(_ ids: [String]) -> SQL {
+        """
+        -- name: endUnheardWait
+        UPDATE repricer.price_changes c SET next_attempt_at = NULL
+        WHERE c.original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids, "c.bucket"))
+            AND c.state = 'queued' AND c.reason = \(statusAwaited)
         """
     }
 

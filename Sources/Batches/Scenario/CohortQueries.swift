@@ -53,17 +53,18 @@ package enum CohortQueries {
     }
 
     /// How many customers did not consent in comparable cases: all ended increases of these items, of any batch, for
-    /// which a customer was asked.
+    /// which a customer was asked. An item that fell with another one was neither consented to nor declined.
     package static func declines(
         of skus: [String], on connection: isolated PostgresConnection
     ) throws -> (asked: Int64, declined: Int64) {
         let row = try connection.query(
             """
             -- name: declinesOfCohort
-            SELECT count(*) AS asked, count(*) FILTER (WHERE state = 'declined') AS declined
-            FROM repricer.price_changes
-            WHERE coalesce(current_sku, sku) = ANY (\(skus)::text[]) AND direction = 'increase'
-                AND consent_asked_at IS NOT NULL AND state IN ('effective', 'declined', 'cancelled')
+            SELECT count(*) AS asked, count(*) FILTER (WHERE \(fragment: GuardQueries.hasDeclined("c"))) AS declined
+            FROM repricer.price_changes c
+            WHERE coalesce(c.current_sku, c.sku) = ANY (\(skus)::text[]) AND c.direction = 'increase'
+                AND \(fragment: GuardQueries.isAsked("c")) AND c.state IN ('effective', 'declined', 'cancelled')
+                AND c.reason IS DISTINCT FROM 'parent_declined'
             """
         ).one()
         return try (row.int64("asked"), row.int64("declined"))

@@ -74,9 +74,9 @@ extension SubscriptionFacts {
         notePeriod(coming: renewal.period)
         autoRenewProductID = renewal.autoRenewProductID ?? autoRenewProductID
         appTransactionID = renewal.appTransactionID ?? appTransactionID
-        // An amount without its currency has no meaning, and the old amount no longer renews.
+        // The items renew in this currency, whether or not the total is told. An old amount no longer renews.
         renewalTotal = renewal.price
-        renewalCurrency = renewal.price == nil ? nil : renewal.currency
+        renewalCurrency = renewal.currency
         renewalOfferType = renewal.offerType
         renewalDetails = renewal.details
     }

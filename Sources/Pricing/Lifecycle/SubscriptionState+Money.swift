@@ -4,10 +4,11 @@ extension SubscriptionState {
     /// A family member, or somebody to whom a seat is assigned, pays nothing (an inference). A charge whose currency
     /// nobody tells is noted under ISO 4217's code for none: its number must neither be lost nor count as ours.
     mutating func noteMoney(of event: SubscriptionEvent) {
-        guard let transaction = event.transaction, let transactionID = transaction.transactionID,
+        guard var transaction = event.transaction, let transactionID = transaction.transactionID,
             let purchasedAt = transaction.purchasedAt,
             transaction.ownershipType == nil || transaction.ownershipType == "PURCHASED"
         else { return }
+        transaction.takeUpSeats(money.terms(of: transactionID))
         let charges = transaction.items.compactMap { item in
             transaction.terms(of: item).map { (item: item, terms: $0) }
         }
@@ -62,6 +63,10 @@ extension SubscriptionState {
             let key = refund(at: revoked.at, number: 0, 0).key
             if charge.item.refunds.isEmpty {
                 // The refund cannot exceed what is left of the charge.
+                let left = amount.addingSaturated(money.givenBack(line, but: key).amount)
+                money.note(refund(at: revoked.at, number: 0, min(revoked.amount, max(0, left))))
+            } else if !charge.item.lists(revocation: revoked.at) {
+                // What is listed was refunded before, or after it, and the revocation refunds the rest.
                 let left = amount.addingSaturated(money.givenBack(line, but: key).amount)
                 money.note(refund(at: revoked.at, number: 0, min(revoked.amount, max(0, left))))
             } else if !charge.item.refunds.contains(where: { $0.at == revoked.at }), money.has(key)
@@ -134,9 +139,10 @@ extension SubscriptionState {
 
 extension SubscriptionEvent {
     /// Whether its money depends on the lines of earlier statements: it reverses a refund, refunds what is left of a
-    /// charge, or charges without a currency.
-    var asksForEarlierMoney: Bool {
+    /// charge, charges without a currency, or leaves out how many seats it is about where there may be several.
+    func asksForEarlierMoney(_ facts: SubscriptionFacts?) -> Bool {
         guard let transaction else { return false }
+        if transaction.quantity == nil, facts?.quantity ?? 1 > 1 { return true }
         return type == refundReversed || transaction.revokedAt != nil
             || transaction.items.contains { item in
                 item.revokedAt != nil || !item.refunds.isEmpty
@@ -173,7 +179,25 @@ extension StatementItem {
     }
 }
 
+extension StatementItem {
+    /// Whether one of its refunds is that of a revocation: they are at most a day apart (an inference; Apple dates both
+    /// and names no relation).
+    fileprivate func lists(revocation: Instant) -> Bool {
+        refunds.contains { refund in
+            let (apart, isFar) = refund.at.milliseconds.subtractingReportingOverflow(
+                revocation.milliseconds)
+            return !isFar && apart.magnitude <= Instant.millisecondsPerDay.magnitude
+        }
+    }
+}
+
 extension TransactionStatement {
+    /// Takes the seats, where a statement about a known transaction leaves them out, from an earlier one: all fields are
+    /// optional, and a missing one says nothing new of the charge.
+    fileprivate mutating func takeUpSeats(_ known: MoneyEntry.Terms?) {
+        quantity = quantity ?? known.flatMap { Int(exactly: $0.quantity) }
+    }
+
     /// How an item is charged. For several seats the price is their average (an inference for items). Nil where it has
     /// no price.
     fileprivate func terms(of item: StatementItem) -> MoneyEntry.Terms? {

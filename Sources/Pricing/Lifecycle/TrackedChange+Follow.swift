@@ -126,7 +126,7 @@ extension TrackedChange {
     /// Reads the item's `priceIncreaseInfo`. A state that was already left is not entered again.
     private mutating func readIncrease(_ reading: Reading, _ lines: inout [Transition]) {
         guard progress.state.isWithApple, isIncrease, let item = renewalItem(reading),
-            item.increasePrice == newPrice
+            isAboutThisIncrease(item)
         else { return }
         switch item.increaseStatus {
         case "PENDING":
@@ -153,6 +153,14 @@ extension TrackedChange {
         case .some, .none:
             return
         }
+    }
+
+    /// Whether the item's increase is this one: it has its price. Where it has none, as all fields are optional, it is the
+    /// increase that a statement has shown scheduled, unless the item is set to renew at another price (an inference).
+    private func isAboutThisIncrease(_ item: StatementItem) -> Bool {
+        if let announced = item.increasePrice { return announced == newPrice }
+        guard item.increaseStatus != nil, progress.scheduledAt != nil else { return false }
+        return item.price.map { $0 == oldPrice || $0 == newPrice } ?? true
     }
 
     /// Reads a new period: it is charged at the new price, or it lacks the item.

@@ -62,6 +62,7 @@ package struct ScenarioJudge: Sendable {
     package let cohort: Cohort
     private let questions: [Question]
     private let environment: StoreEnvironment
+    private let now: Instant
 
     /// - Parameter now: The instant of the forecast. Open changes that wait are sent from then on, before later calls
     ///   of a scenario.
@@ -71,6 +72,7 @@ package struct ScenarioJudge: Sendable {
     ) {
         self.cohort = cohort
         self.environment = environment
+        self.now = now
         questions = scenarios.map { scenario in
             Question(
                 scenario: scenario,
@@ -95,6 +97,8 @@ package struct ScenarioJudge: Sendable {
         let facts = facts.asChanging
         let items = cohort.items(of: facts)
         guard !items.isEmpty, let code = facts.currency else { return }
+        // A renewal that lies before a later call is none that has passed by now.
+        let isStale = facts.isStale(at: now)
         // The cohort is the same for all scenarios.
         if !forecasts.isEmpty { forecasts[0].see(facts, cohort) }
         for (place, question) in questions.enumerated() where forecasts.indices.contains(place) {
@@ -107,12 +111,12 @@ package struct ScenarioJudge: Sendable {
                 }
             }
             guard !rows.isEmpty else { continue }
-            for row in plans(rows, facts, context, question) {
-                if isAsked(row, question) {
-                    forecasts[place].refuse(.alwaysAsked)
-                    continue
-                }
-                forecasts[place].add(row, renewals: renewals)
+            let plans = plans(rows, facts, context, question)
+            let kept = plans.filter { !isAsked($0, question) }
+            for _ in kept.count..<plans.count { forecasts[place].refuse(.alwaysAsked) }
+            for row in kept {
+                forecasts[place].add(
+                    row, renewals: renewals, fallingAt: kept.fall(of: row), isStale: isStale)
                 take(place, row)
             }
         }
@@ -182,5 +186,16 @@ package struct ScenarioJudge: Sendable {
             price > current
         else { return .failure(.notANumber) }
         return .success(price)
+    }
+}
+
+extension [PlanRow] {
+    /// When the item of a row is cancelled with another row's, if that row's customer declines; nil where no row has it
+    /// as a dependent, and where its customer is or may be asked about it as well.
+    fileprivate func fall(of row: PlanRow) -> Instant? {
+        guard !row.mayBeLost else { return nil }
+        return filter {
+            $0.mayBeLost && $0.sku != row.sku && $0.dependentSKUs.contains(row.sku)
+        }.compactMap(\.effectiveAt).min()
     }
 }

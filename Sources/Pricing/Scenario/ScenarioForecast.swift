@@ -71,6 +71,8 @@ package struct ScenarioForecast: Sendable, Equatable {
     package private(set) var codes: [RowCode: Int] = [:]
     package private(set) var withoutPrice: [NoPrice: Int] = [:]
     package private(set) var consents: [Consent: Int] = [:]
+    /// The rows that can go although a known renewal has passed without a statement about it.
+    package private(set) var stale = 0
     /// The rows by the month in which they take effect, counted from the year 0.
     package private(set) var months: [Int: Int] = [:]
     /// The rows whose renewal slips with each day of waiting, from one day on.
@@ -92,18 +94,24 @@ package struct ScenarioForecast: Sendable, Equatable {
         withoutPrice[why, default: 0] += 1
     }
 
-    mutating func add(_ row: PlanRow, renewals: Renewals?) {
+    /// - Parameters:
+    ///   - fall: When the item is cancelled if the customer declines another row's.
+    ///   - isStale: Whether a known renewal had passed without a statement at the instant of the forecast.
+    mutating func add(
+        _ row: PlanRow, renewals: Renewals?, fallingAt fall: Instant?, isStale: Bool
+    ) {
         rows += 1
         if let code = row.code {
             codes[code, default: 0] += 1
             return
         }
         canGo += 1
+        if isStale { stale += 1 }
         if let consent = row.consent { consents[consent, default: 0] += 1 }
         if let effectiveAt = row.effectiveAt { months[effectiveAt.day.monthIndex, default: 0] += 1 }
         countSlip(row)
         money.add(row)
-        addEffect(row, renewals)
+        addEffect(row, renewals, fall)
     }
 
     private mutating func countSlip(_ row: PlanRow) {
@@ -112,16 +120,22 @@ package struct ScenarioForecast: Sendable, Equatable {
         if let day = Int(exactly: day), slips.indices.contains(day) { slips[day] += 1 }
     }
 
-    private mutating func addEffect(_ row: PlanRow, _ renewals: Renewals?) {
+    private mutating func addEffect(_ row: PlanRow, _ renewals: Renewals?, _ fall: Instant?) {
         guard let code = row.currency, let current = row.currentPrice, let new = row.newPrice,
             let effectiveAt = row.effectiveAt
         else { return }
         let count = renewals.map { charges(from: effectiveAt, $0) } ?? 0
         // The amount at risk is for all seats, so the gain must be too.
-        let gain = (MoneySum(new) - MoneySum(current)).times(Int64(count)).times(row.seats)
+        let gainOnce = (MoneySum(new) - MoneySum(current)).times(row.seats)
+        let gain = gainOnce.times(Int64(count))
         effects[code, default: .none].gain += gain
         switch row.consent {
-        case .notRequired?, Consent.none?, nil: return
+        case .notRequired?, Consent.none?, nil:
+            // The other row counts the present charges of this one as at risk.
+            guard let fall, let renewals else { return }
+            let lost = charges(from: max(effectiveAt, fall), renewals)
+            effects[code, default: .none].loss += gainOnce.times(Int64(lost))
+            return
         case .required?, .notKnown?: break
         }
         // Dependents are on the same subscription, so a charge in `atRiskElsewhere` is there only because it did not
@@ -145,6 +159,7 @@ package struct ScenarioForecast: Sendable, Equatable {
         seen.formUnion(other.seen)
         rows += other.rows
         canGo += other.canGo
+        stale += other.stale
         codes.merge(other.codes, uniquingKeysWith: +)
         withoutPrice.merge(other.withoutPrice, uniquingKeysWith: +)
         consents.merge(other.consents, uniquingKeysWith: +)

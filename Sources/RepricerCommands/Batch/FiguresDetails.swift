@@ -100,7 +100,8 @@ extension ConsentReason {
             "repricer rules import, rows of threshold or exchange_rate: none is known, or an estimate is close to the line"
         case .increaseWithin12Months:
             "repricer reconcile --since, or ingest: their notifications of 12 months, or of their first period"
-        case .koreaOfferConversion: "-"
+        case .koreaOfferConversion:
+            "repricer sync: when another item's offer ends can't be read"
         }
     }
 }

@@ -58,6 +58,7 @@ extension Commands {
         let part = "\(path).\(String(UInt64.random(in: .min ... .max), radix: 16)).part"
         defer { unlink(part) }
         let (count, head) = try await invocation.withPool(configuration) { pool in
+            try await DecidingClock.check(configuration, pool)
             try await checkThatItEnded(text, range.upperBound, by: clock, pool)
             try await checkThatItStands(text, range, pool)
             return try await export(range, writer, to: part, bar, pool)
@@ -101,15 +102,11 @@ extension Commands {
     /// How long after its month a notification may still be on its way into the database.
     private static let settledAfter: Duration = .seconds(3600)
 
-    /// Refuses a month that may still get notifications: the file would look complete but lack later ones. With the
-    /// machine's clock, the database's clock must agree.
+    /// Refuses a month that may still get notifications: the file would look complete but lack later ones.
     private static func checkThatItEnded(
         _ month: String, _ end: Int64, by clock: any WallClock, _ pool: PostgresPool
     ) async throws {
-        var now = clock.nowMilliseconds()
-        if clock is SystemClock {
-            now = min(now, try await pool.read { try RateQueries.clockMicros(on: $0) } / 1000)
-        }
+        let now = try await DecidingClock.now(by: clock, pool)
         let from = end + settledAfter.milliseconds
         guard now >= from else {
             throw CommandFailure(

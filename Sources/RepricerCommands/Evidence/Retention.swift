@@ -30,14 +30,15 @@ extension Commands {
         let configuration = try invocation.configuration()
         try configuration.checkIfSet(.bundleID, .environment)
         let clock = try await configuration.makeClock(dependencies: invocation.dependencies)
-        let now = Instant(milliseconds: clock.nowMilliseconds())
-        let horizon = now.advanced(byMonths: -months).milliseconds
         let limit = try RetentionTime.minutes(invocation.arguments[minutes])
         let isDry = invocation.arguments[dryRun]
         let dependencies = invocation.dependencies
         invocation.waiting.tell(
             isDry ? "looking for what is too old" : "dropping what is too old")
-        let (result, rest) = try await invocation.withPool(configuration) { pool in
+        let (result, rest, horizon) = try await invocation.withPool(configuration) { pool in
+            try await DecidingClock.check(configuration, pool)
+            let now = Instant(milliseconds: try await DecidingClock.now(by: clock, pool))
+            let horizon = now.advanced(byMonths: -months).milliseconds
             let start = ContinuousClock.now
             let end = start + .seconds(60 * limit)
             var run = RetentionRun(horizon: horizon, isDry: isDry)
@@ -52,7 +53,7 @@ extension Commands {
                 try await run.tryAgain(pool) { ContinuousClock.now >= end }
                 try await rest.tryAgain(pool)
             }
-            return (run, rest)
+            return (run, rest, horizon)
         }
         try invocation.print(
             json: result.json(keep: text) + rest.json(), result.text() + rest.text())

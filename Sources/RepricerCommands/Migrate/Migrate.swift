@@ -46,12 +46,9 @@ extension Commands {
             defer { teller.clear() }
             let applied = try await migrator.migrate(connection, at: now)
             if try await schemaState(connection).misfit() == nil {
-                // The months of a rehearsal's time are made by `serve`, on its clock.
-                _ = try await connection.read {
-                    try MonthPartitions.prepareAll(
-                        now: now, monthsAhead: MonthsAhead.count, on: $0)
-                }
                 try await AppCheck.bind(configuration, on: connection)
+                try await prepareMonths(
+                    from: now, on: connection, patience: migrator.limits.patience, stop, invocation)
             }
             return applied
         }
@@ -65,6 +62,34 @@ extension Commands {
             invocation.note(applied.isEmpty ? "nothing to do: \(shown)" : shown)
         }
         return .done
+    }
+
+    private static let monthsPause: Duration = .seconds(1)
+
+    /// Makes the coming months. Another `migrate`, or a backup that reads the tables, may hold them: it lets others pass and
+    /// tries again, and in the end leaves them to `serve`, which makes them every hour. Those of a rehearsal's time are made
+    /// by `serve` alone, on its clock.
+    private static func prepareMonths(
+        from now: Int64, on connection: PostgresConnection, patience: Duration,
+        _ stop: MigrationStop, _ invocation: Invocation
+    ) async throws {
+        let end = ContinuousClock.now + patience
+        while true {
+            do {
+                _ = try await connection.read {
+                    try MonthPartitions.prepareAll(
+                        now: now, monthsAhead: MonthsAhead.count, on: $0)
+                }
+                return
+            } catch let error as PostgresError where error.sqlState == .lockNotAvailable {
+                guard ContinuousClock.now < end, !stop.isAsked else {
+                    return invocation.note(
+                        "the coming months are not made, because another session reads the tables: "
+                            + "`serve` makes them")
+                }
+                try await invocation.dependencies.wait(monthsPause)
+            }
+        }
     }
 
     /// The migrator, and the folder that it reads.

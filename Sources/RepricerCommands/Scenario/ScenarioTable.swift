@@ -148,6 +148,8 @@ extension ScenarioTable {
                     counted($0.consents[consent] ?? 0)
                 }
             }
+            + (forecasts.contains { $0.stale > 0 }
+                ? [line("of these stale") { counted($0.stale) }] : [])
     }
 
     private var months: [Line] {
@@ -260,6 +262,12 @@ extension ScenarioTable {
             notes.append("Sums in \(wish.reportingCurrency) by the exchange rates of \(day.text).")
         }
         if isTooLarge { notes.append("\(sumTooLarge).") }
+        if let stale = forecasts.map(\.stale).max(), stale > 0 {
+            notes.append(
+                "\(counted(stale, "stale row")): a known renewal has passed and no notification told of it. "
+                    + "Run repricer sync or reconcile first: what was not heard may change who must consent."
+            )
+        }
         return notes
     }
 
@@ -310,6 +318,7 @@ extension ScenarioTable {
                 Consent.allCases.compactMap { consent in
                     forecast.consents[consent].map { (consent.rawValue, Int64($0)) }
                 }),
+            "stale": forecast.stale,
             "months": JSONValue.counts(
                 months.map { (Self.name(ofMonth: $0.key), Int64($0.value)) }),
             "slips_by_day": JSONValue.array(forecast.slips.map { .integer(Int64($0)) }),

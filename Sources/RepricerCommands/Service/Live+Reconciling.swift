@@ -41,6 +41,9 @@ extension Live {
             StatusCheckService(
                 try reconciler(pool, log: log.with(component: "restored-checks")), .restored,
                 every: idleWait),
+            StatusCheckService(
+                try reconciler(pool, log: log.with(component: "unheard-checks")), .unheard,
+                every: idleWait),
         ]
         guard let every = configuration.reconcileEvery else { return always }
         let log = log.with(component: "reconciler")

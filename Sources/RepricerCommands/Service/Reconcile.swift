@@ -33,6 +33,7 @@ extension Commands {
         }
         return try await invocation.withPool(configuration, size: 6) { pool in
             try await pool.withConnection { try await ServiceRights.check(on: $0) }
+            try await DecidingClock.check(configuration, pool)
             let bar = invocation.progressBar
             let reconciler = try live.reconciler(pool, log: invocation.log())
             let (summary, failure) = try await run(reconciler, since, bar, invocation)

@@ -90,6 +90,7 @@ struct RuleInWords {
         guard let sku = string("offer_sku"), let day = string("conversion_on"),
             let first = string("window_first_on"), let last = string("window_last_on")
         else {
+            if let sku = string("offer_sku") { return "when the offer of \(sku) ends is not known" }
             return string("storefront") == "KOR"
                 ? "no other item's offer ends at this renewal" : "not South Korea"
         }

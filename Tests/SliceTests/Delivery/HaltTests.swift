@@ -59,6 +59,34 @@ import Testing
         await owner.close()
     }
 
+    /// The clock of one machine is two hours ahead: when the guards are due again is said by the clock that all share.
+    @Test func guards_areDueAgain_byTheSharedClock() async throws {
+        let harness = try await Harness.make()
+        _ = try await Self.submit(harness, 12, "errors>30%/10")
+        try await Self.set(
+            harness,
+            "state = 'scheduled', scheduled_at = '2026-03-01Z', sent_at = '2026-03-01Z', request_reference_id = gen_random_uuid()",
+            lines: 1...6)
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            CREATE OR REPLACE FUNCTION repricer.rate_clock() RETURNS bigint LANGUAGE sql VOLATILE
+            RETURN ((extract(epoch FROM clock_timestamp()) - 7200) * 1000000)::bigint
+            """)
+        await owner.close()
+
+        try await BatchWatch(
+            pool: harness.service, clock: harness.clock, log: .silent, metrics: Metrics()
+        ).round()
+
+        #expect(
+            try await Self.text(
+                harness,
+                "SELECT (next_run_at < now() - interval '1 hour')::text AS text FROM repricer.service_leases WHERE name = 'guards'"
+            ) == "true")
+        await harness.close()
+    }
+
     /// 4 of 10 were refused, 2 wait: beyond 30 % of at least 10.
     @Test func batch_whenTooManyAreRefused_isHaltedAndSaysWhy() async throws {
         let harness = try await Harness.make()
@@ -160,8 +188,16 @@ import Testing
             "state = 'declined', consent_asked_at = '2026-03-01Z', ended_at = '2026-03-01Z'",
             "true declined declined>25%/4: 2 of 4"
         ),
+        // The statement that they were asked was lost. Nobody declines unasked.
+        (
+            "declined>25%/4", "state = 'declined', ended_at = '2026-03-01Z'",
+            "true declined declined>25%/4: 2 of 4"
+        ),
         // Dependents of a decliner fall without being asked.
-        ("declined>25%/4", "state = 'declined', ended_at = '2026-03-01Z'", "false - -"),
+        (
+            "declined>25%/4",
+            "state = 'declined', reason = 'parent_declined', ended_at = '2026-03-01Z'", "false - -"
+        ),
         (
             "auto_renew_off>25%/4",
             "state = 'cancelled', reason = 'left_voluntarily', consent_asked_at = '2026-03-01Z', ended_at = '2026-03-01Z'",

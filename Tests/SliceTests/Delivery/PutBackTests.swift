@@ -103,6 +103,30 @@ import Testing
         await harness.close()
     }
 
+    /// Their first attempt was lost, so checks come before the refusal of the second counts, and end only once the halt is
+    /// over. They were among those by whose refusals it halted.
+    @Test func rowsRefusedOnARetry_thatEndAfterTheHaltIsOver_goAgain() async throws {
+        let harness = try await Harness.make()
+        try await harness.submitRows(1...30)
+        let scheduler = harness.scheduler()
+        harness.store.setAnswers(["1", "2", "3"], nil, all: .unavailable)
+        _ = try await scheduler.round()
+        let lost = try await harness.stateCounts()["unknown"] ?? 0
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+        try await Self.pass(2, times: 3, harness, scheduler)
+        let halts = try await harness.count("put_backs")
+        harness.store.setAnswers([], nil)
+
+        try await Self.pass(61, times: 1, harness, scheduler)
+        let unsettled = try await harness.stateCounts()["unknown"] ?? 0
+        try await Self.pass(61, times: 15, harness, scheduler)
+
+        #expect(lost > 0 && halts == 1 && unsettled > 0)
+        #expect(try await harness.stateCounts() == ["scheduled": 30])
+        #expect(try await harness.count("put_backs") == 0)
+        await harness.close()
+    }
+
     /// They are read before they are believed, and so end when their batch has halted.
     @Test func rowsThatEnd_afterTheirBatchHalted_goAgain() async throws {
         let harness = try await Harness.make()

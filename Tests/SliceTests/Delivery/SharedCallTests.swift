@@ -76,6 +76,30 @@ import Testing
         await harness.close()
     }
 
+    /// One bad item refuses a whole call, also where checks come first: the answer of the first attempt was lost, or the
+    /// code says that the price is set already.
+    @Test(arguments: [
+        [ScriptedStore.Reply.unavailable, .refused(.reject, code: 4_000_220)],
+        [.refused(.checkStatus, code: 4_000_205)], [.refused(.checkStatus, code: 4_000_097)],
+    ])
+    func refusalOfASharedCall_thatIsCheckedFirst_endsNoItem_andEachIsTriedAlone(
+        replies: [ScriptedStore.Reply]
+    ) async throws {
+        let harness = try await Harness.make(replies)
+        let scheduler = harness.scheduler()
+        _ = try await Self.twoBatches(harness, inOneCall: true, scheduler)
+
+        try await Self.run(harness, scheduler)
+
+        #expect(try await harness.changes() == ["A scheduled", "B scheduled"])
+        let calls = harness.store.calls
+        #expect(
+            calls.suffix(2).map { $0.items.map(\.sku) }.sorted { $0[0] < $1[0] } == [["A"], ["B"]])
+        #expect(calls.count == replies.count + 2)
+        #expect(Set(calls.map(\.requestReferenceID)).count == 3)
+        await harness.close()
+    }
+
     /// A call that was applied is seen by the first check, and never sent again.
     @Test func lostAnswer_ofABatchHeldBack_isSettledByACheck_whereAnotherBatchWaits() async throws {
         let harness = try await Harness.make([.lost])

@@ -1,4 +1,5 @@
 import Batches
+import Calls
 import Facts
 import Foundation
 import Postgres
@@ -103,6 +104,46 @@ import Testing
         #expect(lines.all.first?.contains("pid \(pid) of ") == true)
         try await holder.script("ROLLBACK")
         await holder.close()
+        await harness.close()
+    }
+
+    /// A database that is too far away lets every claim take so long that no call may leave after it.
+    @Test func dueChanges_whoseClaimsTakeTooLong_areSaid() async throws {
+        let harness = try await Harness.make()
+        let lines = LogLines()
+        let watch = UnclaimedWatch(
+            pool: harness.service, realClock: harness.realClock, log: lines.log(),
+            metrics: Metrics())
+        let start = ContinuousClock.now
+
+        watch.note(isStuck: true, claimsTook: .milliseconds(900), now: start)
+        watch.note(isStuck: true, claimsTook: .milliseconds(800), now: start + .seconds(61))
+        try await watch.check(now: start + .seconds(61))
+
+        #expect(lines.all.count == 1)
+        #expect(lines.all.first?.contains("claims take 900 ms") == true, "\(lines.all)")
+        await harness.close()
+    }
+
+    /// Such a claim is no progress, though it has judged changes, and its calls are held back.
+    @Test func roundWhoseClaimsTakeTooLong_isStuck() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        let metrics = Metrics()
+        var limits = CallEngine.Limits()
+        limits.failureWait = .zero
+        // Every claim takes longer than this.
+        limits.leavesWithin = .nanoseconds(2)
+        let scheduler = Scheduler(
+            harness.engine(limits, metrics: metrics), store: harness.store,
+            limits: Scheduler.Limits(), wait: { _ in })
+
+        _ = try await scheduler.round()
+        _ = try await scheduler.round()
+
+        #expect(harness.store.calls.isEmpty)
+        #expect(!metrics.render().contains("repricer_changes_due_unclaimed_seconds 0\n"))
         await harness.close()
     }
 

@@ -173,6 +173,38 @@ import Testing
         await harness.close()
     }
 
+    /// Instants that passed during a pause do not release one wave upon the other: what the first shows can still stop the
+    /// next.
+    @Test func wavesWithInstants_afterAPauseOverAllOfThem_keepTheirDistance() async throws {
+        let (harness, batchID) = try await Self.harness(
+            "25%@2026-03-02,25%@2026-03-04,rest@2026-03-04T12:00:00Z")
+        try await harness.approve(batchID)
+        let watch = Self.watch(harness)
+        func forecast() async throws -> [Int: Int64] {
+            let now = harness.now
+            let found = try await harness.submitter.withTransaction {
+                try WaveReleaseQueries.releases(of: [batchID], now: now, on: $0)
+            }
+            return Dictionary(
+                uniqueKeysWithValues: found.map {
+                    ($0.wave, ($1.milliseconds - now.milliseconds) / 3_600_000)
+                })
+        }
+        #expect(try await forecast() == [1: 24, 2: 72, 3: 84])
+        try await harness.setPause(batchID, true)
+        harness.clock.advance(by: .seconds(10 * 86_400))
+        #expect(try await forecast() == [1: 0, 2: 48, 3: 60])
+        try await harness.setPause(batchID, false)
+
+        for (hours, expected) in [(0, 1), (47, 1), (1, 2), (11, 2), (1, 3)] {
+            harness.clock.advance(by: .seconds(hours * 3600))
+            for _ in 0..<3 { try await watch.round() }
+            #expect(try await Self.releasedWave(harness) == expected, "after \(hours) more hours")
+            if hours == 0 { #expect(try await forecast() == [2: 48, 3: 60]) }
+        }
+        await harness.close()
+    }
+
     /// A halted batch asks with its own rows whether calls are taken again.
     @Test func waveOfAHaltedBatch_isReleasedByTimeOnlyWhereNoRowIsLeftToAskWith() async throws {
         let (harness, batchID) = try await Self.harness("50%,rest@+1d")
