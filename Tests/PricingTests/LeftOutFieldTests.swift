@@ -42,27 +42,6 @@ private typealias Story = LifecycleStory
         #expect(Set(stored.money.values.map(\.amount)) == [47_970, 15990])
     }
 
-    /// The item's own refund came first; the rest went back with the revocation, which lists no refund of its own.
-    @Test(arguments: [
-        (3, -3000, [-3000]), (5, -3000, [-3000, -12_990]), (5, -15_990, [-15_990, 0]),
-    ])
-    func revocation_refundsWhatNoEarlierRefundDid(
-        refundedOn: Int64, refunded: Int64, expected: [Int64]
-    ) {
-        var item = Story.charged(price: 15990)
-        item.refunds = [StatementRefund(amount: -refunded, at: Story.at(1))]
-        var event = Story.event(
-            refundedOn, "REFUND", charged: [item], renewing: [Story.renewing()])
-        // A revocation on the day of the refund is that refund.
-        event.transaction?.revokedAt = Story.at(refundedOn == 3 ? 2 : refundedOn)
-
-        let lines = Story.fold([Story.bought, event]).state.money.filter {
-            $0.key.kind == .refund
-        }
-
-        #expect(lines.map(\.amount) == expected)
-    }
-
     /// Whose customer was asked shows in the status alone, and a change is declined although no price stood beside it.
     @Test(arguments: [nil, 15990, 9990, 12990] as [Int64?])
     func askedWithoutAPrice_isAboutTheScheduledIncrease(renewing price: Int64?) {

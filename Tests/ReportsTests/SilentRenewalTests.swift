@@ -591,4 +591,32 @@ import Testing
             try await read(Self.story(heard: "2026-04-30Z", anotherPrice + refunded)).first
                 == "3000 0 0")
     }
+
+    /// Another item has taken the former name, and one transaction charges both: the item of the change is that of today's
+    /// name, in whatever order they are stored.
+    @Test(arguments: [["PLAN", "PLAN2"], ["PLAN2", "PLAN"]])
+    func paidPeriod_whereAnotherItemHasTakenTheFormerName_isThatOfTodaysName(
+        stored: [String]
+    ) async throws {
+        let charges = stored.map { sku in
+            """
+            INSERT INTO repricer.charges (original_transaction_id, bucket, transaction_id, sku, purchased_at, expires_at,
+                price_milliunits, currency, storefront)
+            VALUES ('1', repricer.bucket_of('1'), '1-both', '\(sku)', '2026-05-01Z', '2026-06-01Z',
+                \(sku == "PLAN2" ? 12_990 : 4990), 'USD', 'USA');
+            """
+        }.joined()
+        let connection = try await TestDatabase.connect()
+        try await connection.script(
+            Self.story(
+                heard: "2026-06-01Z",
+                "UPDATE repricer.price_changes SET current_sku = 'PLAN2', former_skus = '{PLAN}';"
+                    + charges))
+
+        let paid = try await connection.query("SELECT sku, is_at_price FROM repricer.paid_changes")
+
+        #expect(try paid.map { try $0.text("sku") } == ["PLAN2"])
+        #expect(try paid.map { try $0.bool("is_at_price") } == [true])
+        await connection.close()
+    }
 }

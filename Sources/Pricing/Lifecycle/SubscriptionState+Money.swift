@@ -65,10 +65,6 @@ extension SubscriptionState {
                 // The refund cannot exceed what is left of the charge.
                 let left = amount.addingSaturated(money.givenBack(line, but: key).amount)
                 money.note(refund(at: revoked.at, number: 0, min(revoked.amount, max(0, left))))
-            } else if !charge.item.lists(revocation: revoked.at) {
-                // What is listed was refunded before, or after it, and the revocation refunds the rest.
-                let left = amount.addingSaturated(money.givenBack(line, but: key).amount)
-                money.note(refund(at: revoked.at, number: 0, min(revoked.amount, max(0, left))))
             } else if !charge.item.refunds.contains(where: { $0.at == revoked.at }), money.has(key)
             {
                 // An earlier statement had only the revocation, and this one gives the refunded amounts.
@@ -175,18 +171,6 @@ extension StatementItem {
         return refunds.map { refund in
             defer { counts[refund.at, default: 0] += 1 }
             return (refund.at, counts[refund.at, default: 0], refund.amount)
-        }
-    }
-}
-
-extension StatementItem {
-    /// Whether one of its refunds is that of a revocation: they are at most a day apart (an inference; Apple dates both
-    /// and names no relation).
-    fileprivate func lists(revocation: Instant) -> Bool {
-        refunds.contains { refund in
-            let (apart, isFar) = refund.at.milliseconds.subtractingReportingOverflow(
-                revocation.milliseconds)
-            return !isFar && apart.magnitude <= Instant.millisecondsPerDay.magnitude
         }
     }
 }
