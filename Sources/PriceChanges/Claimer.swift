@@ -117,17 +117,11 @@ struct Claimer: Sendable {
                 ImportedIncreaseQueries.increases(of: locked.ids))
             let carriers = try open.values.carriers(on: connection)
             let (judge, late) = try judges(now, revision, on: connection)
-            var claim = Claim()
-            let unheard = unheard(locked, open, at: now)
-            let postponed = postponed(locked, open, unheard, realNow: realNow)
-            var statements = postponed.sorted { $0.key < $1.key }.map(\.value)
-            if !unheard.isEmpty {
-                statements.append(
-                    UnheardSubscription.want(unheard, bucket: turn.bucket, at: now.milliseconds))
-            }
-            claim.judged += postponed.count
+            let (postponed, waits) = postponed(locked, open, now, realNow: realNow, turn.bucket)
+            var (claim, statements) = (Claim(judged: postponed.count), waits)
             for id in locked.ids {
-                guard let found = open[id], let subscription = stored[id], postponed[id] == nil
+                guard let found = open[id], let subscription = stored[id],
+                    !postponed.contains(id)
                 else { continue }
                 let context = found.context(of: subscription, imported[id], siblings, carriers)
                 let judged = judged(found, subscription, context, by: judge, late)
@@ -186,12 +180,13 @@ struct Claimer: Sendable {
         )
     }
 
-    /// Subscriptions that cannot be judged now: their facts cannot be read, or a lost database may have called them and
-    /// their status is not read yet. They are made to wait, so that a bucket full of them does not starve the others.
+    /// Subscriptions that cannot be judged now: their facts cannot be read, or their status must be read first, because a
+    /// lost database may have called them or a renewal has passed unheard. They are made to wait, by the statements, so
+    /// that a bucket full of them does not starve the others.
     private func postponed(
         _ locked: DueQueries.Locked, _ open: [String: OpenChangeQueries.Claimable],
-        _ unheard: [String], realNow: Int64
-    ) -> [String: DatabaseStatement] {
+        _ now: Instant, realNow: Int64, _ bucket: Int
+    ) -> (ids: Set<String>, waits: [DatabaseStatement]) {
         var postponed = Dictionary(
             uniqueKeysWithValues: locked.unreadable.keys.map {
                 ($0, OpenChangeQueries.deferReading($0, until: realNow + Self.unreadableWait))
@@ -199,10 +194,16 @@ struct Claimer: Sendable {
         for (id, found) in open where found.awaitsStatus {
             postponed[id] = OpenChangeQueries.awaitStatus(id, until: realNow + Self.statusWait)
         }
-        for id in unheard where postponed[id] == nil {
+        let unheard = unheard(locked, open, at: now).filter { postponed[$0] == nil }
+        for id in unheard {
             postponed[id] = OpenChangeQueries.awaitStatus(id, until: realNow + Self.unheardWait)
         }
-        return postponed
+        let wants =
+            unheard.isEmpty
+            ? [] : [UnheardSubscription.want(unheard, bucket: bucket, at: now.milliseconds)]
+        return (
+            Set(postponed.keys), postponed.sorted { $0.key < $1.key }.map(\.value) + wants
+        )
     }
 
     /// The subscriptions with a call to make whose last known renewal has passed unheard, and for whose status no change
@@ -214,9 +215,15 @@ struct Claimer: Sendable {
             guard let found = open[id], locked.stored[id]?.facts.isUnheard(at: now) == true else {
                 return false
             }
-            let last = now.advanced(by: 2 * Self.unheardWait)
             let due = found.due
-            return !due.isEmpty && due.allSatisfy { !$0.hasAwaitedStatus && $0.sendBy > last }
+            return !due.isEmpty
+                && due.allSatisfy { change in
+                    // In a rehearsal, where days pass within seconds, no call waits so long.
+                    let left = change.sendBy.milliseconds - now.milliseconds
+                    return !change.hasAwaitedStatus
+                        && engine.clock.realDuration(of: .milliseconds(left)).milliseconds
+                            > 2 * Self.unheardWait
+                }
         }
     }
 

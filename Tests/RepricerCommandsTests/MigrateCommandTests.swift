@@ -49,6 +49,34 @@ import Testing
             "\(outcome.messages)")
     }
 
+    /// A backup reads the tables for hours. The schema is complete without the months to come, which `serve` makes.
+    @Test func migrate_besideALongRead_doesNotFailForTheComingMonths() async throws {
+        let url = try await TestDatabase.makeEmptyDatabase()
+        let words = [
+            "migrate", "--migrations", RepositoryFiles.path("Migrations"), "--patience", "1s",
+        ]
+        let environment = ["REPRICER_DATABASE_URL": url]
+        let first = await run(words, environment: environment)
+        let reader = try await PostgresConnection.connect(url, applicationName: "backup")
+        try await reader.script(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM repricer.notifications, repricer.price_change_history"
+        )
+
+        let beside = await run(words, environment: environment) {
+            $0.realClock = ManualClock(1_830_000_000_000)
+        }
+        try await reader.script("ROLLBACK")
+        await reader.close()
+        let after = await run(words, environment: environment) {
+            $0.realClock = ManualClock(1_830_000_000_000)
+        }
+
+        #expect(first.code == .done)
+        #expect(beside.code == .done, "\(beside.messages)")
+        #expect(beside.messages.contains("the coming months are not made"), "\(beside.messages)")
+        #expect(after.code == .done && !after.messages.contains("not made"), "\(after.messages)")
+    }
+
     /// It binds the database for good: a word that is wrong is not taken for none.
     @Test(arguments: [
         ("REPRICER_ENVIRONMENT", "production"), ("REPRICER_BUNDLE_ID", "a b"),
