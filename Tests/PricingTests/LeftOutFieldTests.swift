@@ -1,47 +1,11 @@
-import FoldStories
 import Testing
 
 @testable import Pricing
 
 private typealias Story = LifecycleStory
 
-/// All fields of Apple's payloads are optional: what a statement leaves out, it does not take back.
+/// All fields of Apple's payloads are optional, and one that is left out is no answer.
 @Suite struct LeftOutFieldTests {
-    private static func seats(_ day: Int64, _ type: String, _ quantity: Int?) -> SubscriptionEvent {
-        var event = Story.event(
-            day, type, charged: [Story.charged(price: 15990)], renewing: [Story.renewing()])
-        event.transaction?.quantity = quantity
-        return event
-    }
-
-    /// Told together or one after the other.
-    @Test(arguments: [true, false])
-    func laterStatementWithoutSeats_leavesTheCharge(isOneFold: Bool) {
-        let (bought, later) = (
-            Self.seats(0, "SUBSCRIBED", 3), Self.seats(9, "CONSUMPTION_REQUEST", nil)
-        )
-        var stored = StoredSubscription(id: "1", changes: [])
-
-        for piece in isOneFold ? [[bought, later]] : [[bought], [later]] { stored.arrive(piece) }
-
-        let charge = stored.money.values.first
-        #expect(stored.money.count == 1)
-        #expect(charge?.amount == 47_970)
-        #expect(charge?.terms?.quantity == 3)
-    }
-
-    /// The first statement of a renewal says nothing of its seats, and those of the period before are not its own.
-    @Test func firstStatementWithoutSeats_isOfOne() {
-        var stored = StoredSubscription(id: "1", changes: [])
-        var renewed = Story.renewedAtNewPrice
-        renewed.transaction?.quantity = nil
-
-        stored.arrive([Self.seats(0, "SUBSCRIBED", 3)])
-        stored.arrive([renewed])
-
-        #expect(Set(stored.money.values.map(\.amount)) == [47_970, 15990])
-    }
-
     /// Whose customer was asked shows in the status alone, and a change is declined although no price stood beside it.
     @Test(arguments: [nil, 15990, 9990, 12990] as [Int64?])
     func askedWithoutAPrice_isAboutTheScheduledIncrease(renewing price: Int64?) {

@@ -145,11 +145,6 @@ package struct MoneyLedger: Hashable, Sendable, RandomAccessCollection {
         return list[place].currency
     }
 
-    /// The terms of a transaction's charge, if a statement of this fold has stated them. All its items have the same.
-    func terms(of transactionID: String) -> MoneyEntry.Terms? {
-        list.first { $0.key.kind == .charge && $0.key.transactionID == transactionID }?.terms
-    }
-
     func has(_ key: MoneyEntry.Key) -> Bool { places[key] != nil }
 
     /// Pairs the items that a transaction lists now with those that it charged, where it lists other items in place of

@@ -36,9 +36,7 @@ package struct SubscriptionFold: Sendable {
         _ changes: [TrackedChange], _ facts: SubscriptionFacts?
     ) -> Bool {
         guard let folded, let first = arrived.map(\.key).min() else { return false }
-        if first < folded || arrived.contains(where: { $0.asksForEarlierMoney(facts) }) {
-            return true
-        }
+        if first < folded || arrived.contains(where: \.asksForEarlierMoney) { return true }
         if facts?.hasEarlierPeriods(toldBy: arrived) == true { return true }
         return changes.contains { change in
             change.isSuperseded && change.progress.endedAt.map { first.signedAt < $0 } ?? false

@@ -4,11 +4,10 @@ extension SubscriptionState {
     /// A family member, or somebody to whom a seat is assigned, pays nothing (an inference). A charge whose currency
     /// nobody tells is noted under ISO 4217's code for none: its number must neither be lost nor count as ours.
     mutating func noteMoney(of event: SubscriptionEvent) {
-        guard var transaction = event.transaction, let transactionID = transaction.transactionID,
+        guard let transaction = event.transaction, let transactionID = transaction.transactionID,
             let purchasedAt = transaction.purchasedAt,
             transaction.ownershipType == nil || transaction.ownershipType == "PURCHASED"
         else { return }
-        transaction.takeUpSeats(money.terms(of: transactionID))
         let charges = transaction.items.compactMap { item in
             transaction.terms(of: item).map { (item: item, terms: $0) }
         }
@@ -135,10 +134,9 @@ extension SubscriptionState {
 
 extension SubscriptionEvent {
     /// Whether its money depends on the lines of earlier statements: it reverses a refund, refunds what is left of a
-    /// charge, charges without a currency, or leaves out how many seats it is about where there may be several.
-    func asksForEarlierMoney(_ facts: SubscriptionFacts?) -> Bool {
+    /// charge, or charges without a currency.
+    var asksForEarlierMoney: Bool {
         guard let transaction else { return false }
-        if transaction.quantity == nil, facts?.quantity ?? 1 > 1 { return true }
         return type == refundReversed || transaction.revokedAt != nil
             || transaction.items.contains { item in
                 item.revokedAt != nil || !item.refunds.isEmpty
@@ -176,12 +174,6 @@ extension StatementItem {
 }
 
 extension TransactionStatement {
-    /// Takes the seats, where a statement about a known transaction leaves them out, from an earlier one: all fields are
-    /// optional, and a missing one says nothing new of the charge.
-    fileprivate mutating func takeUpSeats(_ known: MoneyEntry.Terms?) {
-        quantity = quantity ?? known.flatMap { Int(exactly: $0.quantity) }
-    }
-
     /// How an item is charged. For several seats the price is their average (an inference for items). Nil where it has
     /// no price.
     fileprivate func terms(of item: StatementItem) -> MoneyEntry.Terms? {
