@@ -9336,10 +9336,7 @@ BEGIN
         SELECT d.bucket, array_agg(DISTINCT d.original_transaction_id) FROM dependent_cancellations d
         WHERE d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
             AND d.put_back_for IS DISTINCT FROM substr(d.detail, length(c_refused) + 1)
-            AND (d.settled_at <= coalesce(p_halt.ended_until, 'infinity') OR EXISTS (
-                SELECT FROM store_calls r
-                WHERE r.subject = d.original_transaction_id AND r.bucket = d.bucket AND r.call_id = d.cancel_reference_id
-                    AND r.prepared_at <= p_halt.ended_until))
+            AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
             AND d.settled_at >= p_halt.ended_from - interval '1 minute'
         GROUP BY d.bucket ORDER BY d.bucket
     LOOP
@@ -9351,10 +9348,7 @@ BEGIN
             WHERE d.original_transaction_id = ANY (v_found) AND d.bucket = v_bucket
                 AND d.state = 'discrepancy' AND starts_with(d.detail, c_refused)
                 AND d.put_back_for IS DISTINCT FROM substr(d.detail, length(c_refused) + 1)
-                AND (d.settled_at <= coalesce(p_halt.ended_until, 'infinity') OR EXISTS (
-                SELECT FROM store_calls r
-                WHERE r.subject = d.original_transaction_id AND r.bucket = d.bucket AND r.call_id = d.cancel_reference_id
-                    AND r.prepared_at <= p_halt.ended_until))
+                AND d.settled_at <= coalesce(p_halt.ended_until, 'infinity')
                 AND d.settled_at >= p_halt.ended_from - interval '1 minute'
             ORDER BY d.original_transaction_id LIMIT p_limit - v_rows FOR UPDATE OF s, d SKIP LOCKED
         ) met;
