@@ -147,7 +147,7 @@ package struct Scheduler: Service {
         }
         let resumed = try await engine.resume(kind, found.open, controls, out)
         guard !turns.isEmpty else {
-            unclaimed.note(isStuck: false)
+            unclaimed.noteNothingDue()
             return resumed.calls
         }
         // A probe is already in flight, or there was no permit for it.
@@ -181,10 +181,7 @@ package struct Scheduler: Service {
             return 1
         }
         var free = permits.granted
-        var judged = 0
-        // What was judged by claims whose calls can still leave, and how long the slowest of the others took.
-        var progress = 0
-        var slowest: Duration = .zero
+        var progress = RoundProgress(leavesWithin: engine.limits.leavesWithin)
         // Batches whose guard waits for answers. Nothing can be claimed from their other buckets either.
         var sampling: Set<String> = []
         let until = ContinuousClock.now + engine.limits.leavesWithin / 2
@@ -200,13 +197,7 @@ package struct Scheduler: Service {
             }
             let took = ContinuousClock.now - started
             claimSize.note(claim.calls.count, took: took)
-            judged += claim.judged
-            if took >= engine.limits.leavesWithin, !claim.calls.isEmpty {
-                // Each of its calls is held back and claimed again.
-                slowest = max(slowest, took)
-            } else {
-                progress += claim.judged
-            }
+            progress.note(judged: claim.judged, calls: claim.calls.count, took: took)
             free -= claim.calls.count
             if claim.waitsForSample, let batchID = turn.sampling { sampling.insert(batchID) }
             engine.launch(
@@ -215,13 +206,14 @@ package struct Scheduler: Service {
         }
         // Permits passed unused, or a lane of this process was faster and has claimed.
         unclaimed.note(
-            isStuck: progress == 0 && sampling.isEmpty && !permits.isSilenced, claimsTook: slowest)
+            isStuck: progress.useful == 0 && sampling.isEmpty && !permits.isSilenced,
+            claimsTook: progress.slowest)
         guard free == 0 else {
             try await returnUnused(permits, used: permits.granted - free)
-            return judged
+            return progress.judged
         }
         try await kind.permitSource.pace(after: permits)
-        return judged
+        return progress.judged
     }
 
     private func mayClaim(

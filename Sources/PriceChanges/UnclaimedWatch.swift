@@ -11,6 +11,8 @@ final class UnclaimedWatch: Sendable {
     private static let checkEvery: Duration = .seconds(15)
     /// How long a session may hold rows before it is named. Decisions and claims take less.
     private static let heldAfter: Duration = .seconds(15)
+    /// How long after a claim that was too slow its changes may wait, so that nothing seems due.
+    private static let putBackFor: Duration = .seconds(5)
 
     fileprivate struct State {
         /// Since when changes are due and none could be claimed.
@@ -22,6 +24,8 @@ final class UnclaimedWatch: Sendable {
         var isTold = false
         /// How long claims took whose calls were all held back, because the database was too slow; otherwise zero.
         var claimsTook: Duration = .zero
+        /// When such a claim ended.
+        var slowAt: ContinuousClock.Instant?
         /// Whether it is stored, for `status`.
         var isNoted = false
     }
@@ -63,8 +67,17 @@ final class UnclaimedWatch: Sendable {
         state.withLock {
             $0.since = isStuck ? $0.since ?? now : nil
             $0.claimsTook = isStuck ? max($0.claimsTook, claimsTook) : .zero
+            $0.slowAt = !isStuck ? nil : claimsTook > .zero ? now : $0.slowAt
         }
         metrics.set("repricer_changes_due_unclaimed_seconds", to: waited(now).seconds)
+    }
+
+    /// Notes that nothing is due. Where the last claim was too slow, its changes are only put back for a moment.
+    func noteNothingDue(now: ContinuousClock.Instant = .now) {
+        let isPutBack = state.withLock { state in
+            state.slowAt.map { now - $0 < Self.putBackFor } ?? false
+        }
+        note(isStuck: isPutBack, now: now)
     }
 
     /// Polls for sessions that hold rows. It runs in parallel to delivery, because a round of delivery may be waiting

@@ -117,33 +117,80 @@ import Testing
         let start = ContinuousClock.now
 
         watch.note(isStuck: true, claimsTook: .milliseconds(900), now: start)
+        watch.noteNothingDue(now: start + .seconds(1))
         watch.note(isStuck: true, claimsTook: .milliseconds(800), now: start + .seconds(61))
         try await watch.check(now: start + .seconds(61))
 
         #expect(lines.all.count == 1)
         #expect(lines.all.first?.contains("claims take 900 ms") == true, "\(lines.all)")
+
+        // What is never due again, because it was withdrawn, is not told of for ever.
+        watch.noteNothingDue(now: start + .seconds(67))
+        watch.note(isStuck: true, now: start + .seconds(68))
+        try await watch.check(now: start + .seconds(69))
+        #expect(lines.all.count == 1)
+        try await watch.check(now: start + .seconds(129))
+        #expect(lines.all.count == 2)
         await harness.close()
     }
 
-    /// Such a claim is no progress, though it has judged changes, and its calls are held back.
-    @Test func roundWhoseClaimsTakeTooLong_isStuck() async throws {
+    /// Calls that leave too late are held back and claimed again for ever, so such a claim is no progress.
+    @Test func claimsThatTakeTooLong_areNoProgress() {
+        func progress(_ claims: (judged: Int, calls: Int, milliseconds: Int64)...) -> RoundProgress {
+            var progress = RoundProgress(leavesWithin: .milliseconds(500))
+            for claim in claims {
+                progress.note(
+                    judged: claim.judged, calls: claim.calls, took: .milliseconds(claim.milliseconds))
+            }
+            return progress
+        }
+
+        let slow = progress((3, 2, 500), (1, 1, 900), (4, 3, 700))
+        #expect(slow.judged == 8)
+        #expect(slow.useful == 0)
+        #expect(slow.slowest == .milliseconds(900))
+
+        let mixed = progress((3, 2, 499), (4, 3, 700))
+        #expect(mixed.useful == 3)
+        #expect(mixed.slowest == .milliseconds(700))
+
+        // Changes that are refused or put off without a call are done, however long it took.
+        let withoutCalls = progress((3, 0, 900))
+        #expect(withoutCalls.useful == 3)
+        #expect(withoutCalls.slowest == .zero)
+    }
+
+    @Test func roundWhoseClaimTakesTooLong_isStuck() async throws {
         let harness = try await Harness.make()
         try await harness.subscribe("1")
         try await harness.submitAndApprove([Harness.row("1")])
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            CREATE FUNCTION repricer.slow_down() RETURNS trigger LANGUAGE plpgsql AS
+                'BEGIN PERFORM pg_sleep(0.3); RETURN NEW; END';
+            CREATE TRIGGER slow_down BEFORE INSERT ON repricer.store_calls
+                FOR EACH ROW EXECUTE FUNCTION repricer.slow_down();
+            """)
         let metrics = Metrics()
         var limits = CallEngine.Limits()
         limits.failureWait = .zero
-        // Every claim takes longer than this.
-        limits.leavesWithin = .nanoseconds(2)
+        limits.leavesWithin = .milliseconds(250)
         let scheduler = Scheduler(
             harness.engine(limits, metrics: metrics), store: harness.store,
             limits: Scheduler.Limits(), wait: { _ in })
 
-        _ = try await scheduler.round()
-        _ = try await scheduler.round()
-
+        // The change is put back for a moment, in which nothing is due.
+        for _ in 0..<2 { _ = try await scheduler.round() }
         #expect(harness.store.calls.isEmpty)
-        #expect(!metrics.render().contains("repricer_changes_due_unclaimed_seconds 0\n"))
+        #expect(!metrics.render().contains("\n\(Self.metric) 0\n"))
+
+        try await owner.script("DROP TRIGGER slow_down ON repricer.store_calls")
+        harness.realClock.advance(by: .seconds(2))
+        try await harness.deliver(scheduler)
+        #expect(harness.store.calls.count == 1)
+        #expect(metrics.render().contains("\n\(Self.metric) 0\n"))
+        await owner.close()
         await harness.close()
     }
 
