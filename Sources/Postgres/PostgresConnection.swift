@@ -71,7 +71,7 @@ package actor PostgresConnection {
         }
         let handle = ConnectionHandle(pointer, executor: executor)
         guard handle.isUp else {
-            var error = PostgresError(.cannotConnect, "cannot connect to the database")
+            var error = PostgresError(.cannotConnect, ConnectFailure.text(handle.message))
             error.message = handle.message
             throw error
         }

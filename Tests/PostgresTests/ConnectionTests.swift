@@ -58,6 +58,31 @@ struct ConnectionTests {
         #expect(error.map { String(reflecting: $0).contains("secret") } == false)
     }
 
+    /// The person on call reads the cause in the log, and no name of a host, user or database.
+    @Test func connect_whenRefused_saysTheKnownCause_andNoNames() async throws {
+        let login = try await TestDatabase.login("crowded", memberOf: ["repricer_service"])
+        let owner = try await TestDatabase.connect()
+        let user = TestDatabase.loginName("crowded")
+        try await owner.script("ALTER ROLE \"\(user)\" CONNECTION LIMIT 0")
+        let crowded = await #expect(throws: PostgresError.self) {
+            try await PostgresConnection.connect(login, applicationName: "test")
+        }
+        let nobody = await #expect(throws: PostgresError.self) {
+            try await PostgresConnection.connect(
+                "host=/nonexistent,127.0.0.1 port=5432,1 dbname=secret", applicationName: "test")
+        }
+
+        #expect(
+            crowded?.description
+                == "postgres.cannotConnect: cannot connect to the database: too many connections for role"
+        )
+        #expect(
+            nobody?.description
+                == "postgres.cannotConnect: cannot connect to the database: Connection refused, No such file or directory"
+        )
+        await owner.close()
+    }
+
     @Test func uniqueViolation_whenServerRefuses_namesConstraintAndHidesValues() async throws {
         let connection = try await TestDatabase.connect()
         try await connection.script("CREATE TABLE t (id text CONSTRAINT t_pkey PRIMARY KEY)")
