@@ -250,6 +250,35 @@ import Testing
         #expect(try await Self.problems().filter { $0.hasPrefix("dependents_not_recorded") } == [])
         await harness.close()
     }
+
+    /// The loss of a dependent is money of the subscription's currency. What an earlier fold stored otherwise, the next
+    /// one corrects, whether the state moves with it or not.
+    @Test(arguments: ["", ", state = 'discrepancy', settled_by_evidence = 'x'"])
+    func dependentsCurrency_thatWasStoredWrongly_isCorrected(others: String) async throws {
+        let harness = try await DeliveryHarness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([DeliveryHarness.row("1", to: 14990, dependents: ["B"])])
+        try await harness.deliver(harness.scheduler())
+        try await harness.tell(Self.increase("A", "PENDING", 120, other: "B"))
+        try await harness.tell(Self.expired(40 * 86_400))
+        let stored: SQL =
+            "SELECT state || ' ' || currency AS text FROM repricer.dependent_cancellations"
+        let first = try await Self.texts(stored)
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.dependent_cancellations
+            SET currency = 'EUR', recorded_at = recorded_at\(others)
+            """)
+
+        // A late statement makes everything be counted again.
+        try await harness.tell(Self.increase("A", "PENDING", 110, other: "B"))
+
+        #expect(first.allSatisfy { $0.hasSuffix(" USD") } && first.count == 1)
+        #expect(try await Self.texts(stored) == first)
+        await owner.close()
+        await harness.close()
+    }
 }
 
 extension RenamedItemTests {
