@@ -44,6 +44,26 @@ import Testing
         #expect(try await Self.now(by: ManualClock(5)) == 5)
     }
 
+    /// A replica whose clock is ahead neither takes a living lease nor holds its own for others beyond its end.
+    @Test func lease_isDatedByTheDatabasesClock() async throws {
+        try await Self.setDatabaseClock(behind: 7200)
+        let pool = PostgresPool(conninfo: TestDatabase.url, applicationName: "test", size: 1)
+        let lease = HeldLease(name: "history", pool: pool, realClock: SystemClock())
+
+        #expect(try await lease.take(dueAt: nil))
+
+        let left = try await pool.read {
+            try $0.query(
+                """
+                SELECT extract(epoch FROM leased_until - clock_timestamp())::bigint + 7200 AS seconds
+                FROM repricer.service_leases WHERE name = 'history'
+                """
+            ).one().int("seconds")
+        }
+        #expect((-60...10).contains(left))
+        await pool.close()
+    }
+
     /// Its time would misdate what is read, dropped or exported, for good.
     @Test(arguments: [
         ["retention", "--keep", "7m"], ["retention", "--keep", "7m", "--dry-run"],
