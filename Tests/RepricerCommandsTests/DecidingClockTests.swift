@@ -19,6 +19,12 @@ import Testing
         await owner.close()
     }
 
+    private static func setRealTime() async throws {
+        let owner = try await TestDatabase.connect()
+        try await owner.script("UPDATE repricer.service_controls SET is_rehearsal = false")
+        await owner.close()
+    }
+
     private static func now(by clock: any WallClock) async throws -> Int64 {
         let pool = PostgresPool(conninfo: TestDatabase.url, applicationName: "test", size: 1)
         defer { Task { await pool.close() } }
@@ -71,9 +77,7 @@ import Testing
     ])
     func virtualClock_onADatabaseOfRealTime_isRefused(words: [String]) async throws {
         let environment = Self.environment
-        let owner = try await TestDatabase.connect()
-        try await owner.script("UPDATE repricer.service_controls SET is_rehearsal = false")
-        await owner.close()
+        try await Self.setRealTime()
 
         let refused = await run(
             words + ["--clock", "2031-01-01T00:00:00Z@1@1767225600000"],
@@ -81,6 +85,20 @@ import Testing
 
         #expect(refused.code == .conflict, "\(refused.messages)")
         #expect(refused.messages.contains("none of a rehearsal"), "\(refused.messages)")
+    }
+
+    @Test func reconcile_byAVirtualClock_onADatabaseOfRealTime_isRefused() async throws {
+        let scratch = try ScratchFolder()
+        let store = try GapStore(messages: 0)
+        try await Self.setRealTime()
+        try await store.serving { url in
+            let refused = await run(
+                ["reconcile", "--clock", "2031-01-01T00:00:00Z@1@1767225600000"],
+                environment: try GapCommandKillTests.settings(url, store, scratch))
+
+            #expect(refused.code == .conflict, "\(refused.messages)")
+            #expect(refused.messages.contains("none of a rehearsal"), "\(refused.messages)")
+        }
     }
 
     private static var environment: [String: String] {
