@@ -37,8 +37,8 @@ BEGIN
 END
 $$;
 
--- The service releases the waves whose time has come. While the batch, or everything, is paused or halted, they wait: all
--- waves that became due meanwhile would otherwise go at once. Only a halted batch that has no row left to ask with gets its
+-- The service releases the waves whose time has come. While the batch, or everything, is paused or halted, or while no price
+-- change can leave, they wait: all waves that became due meanwhile would otherwise go at once. Only a halted batch that has no row left to ask with gets its
 -- next wave. Returns what it released.
 CREATE FUNCTION repricer.release_due_waves(p_at timestamptz)
     RETURNS TABLE (batch_id uuid, name text, wave integer, label text)
@@ -49,7 +49,12 @@ DECLARE
     v_at timestamptz := decision_instant(p_at);
 BEGIN
     IF EXISTS (SELECT FROM service_controls
-        WHERE is_paused OR halted_at IS NOT NULL OR halted_kinds ? 'price_change' OR throttled_kinds ? 'price_change')
+            WHERE is_paused OR halted_at IS NOT NULL OR halted_kinds ? 'price_change' OR throttled_kinds ? 'price_change'
+                OR catch_up_since IS NOT NULL
+                OR was_just_now((unreached_kinds #>> '{price_change,seen}')::timestamptz))
+        -- The App Store asks for a second of silence now and then. An hour of it is another matter.
+        OR EXISTS (SELECT FROM rate_limits
+            WHERE endpoint = 'change_price' AND blocked_until > v_at + interval '1 minute')
     THEN
         RETURN;
     END IF;
@@ -226,7 +231,11 @@ SELECT c.original_transaction_id, c.change_id, c.line, coalesce(c.current_sku, c
                 AND u.stage IN ('awaiting_approval', 'queued', 'unknown')), p_at)
 FROM repricer.price_changes c, LATERAL (
     -- When the renewal moves, the lead time before it stays the same.
-    SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS told_at) t
+    SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS at) n, LATERAL (
+    -- Where it is not known whether Apple asks, and the day has passed on which it would have asked, it only announces: 27
+    -- days before the renewal.
+    SELECT CASE WHEN c.forecast_consent = 'not_known' AND n.at <= p_at
+        THEN greatest(n.at, c.due_effective_at - interval '648 hours') ELSE n.at END AS told_at) t
 WHERE c.batch_id = p_batch_id AND (p_subscription IS NULL OR c.original_transaction_id = p_subscription)
     AND (p_sku IS NULL OR coalesce(c.current_sku, c.sku) = p_sku)
 $$;

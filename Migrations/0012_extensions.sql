@@ -314,7 +314,10 @@ BEGIN
         RAISE EXCEPTION 'mass extension % was called less than a day ago; the App Store may still learn of it',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF v_mass.state = 'unknown' AND v_call.state = 'sending' THEN
+    -- A repetition that is on its way has no next attempt, and the App Store may apply a request for a while after it left.
+    IF v_call.state = 'sending' OR v_call.next_attempt_at IS NULL AND v_call.next_step = 'send'
+        OR v_call.in_flight_until > clock_timestamp()
+    THEN
         RAISE EXCEPTION 'mass extension % is being called; try again in two minutes', p_extension_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

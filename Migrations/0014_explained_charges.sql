@@ -14,6 +14,10 @@ COMMENT ON FUNCTION report.as_of() IS
 CREATE FUNCTION repricer.days(p_count integer) RETURNS interval LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN p_count * interval '24 hours';
 
+-- The time between two instants in hours, for the same reason: a difference of instants is an interval of days.
+CREATE FUNCTION repricer.span(p_from timestamptz, p_until timestamptz) RETURNS interval LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN make_interval(secs => extract(epoch FROM p_until - p_from)::double precision);
+
 -- A sum as a report's bigint. One that is too large is refused by name.
 CREATE FUNCTION repricer.figure(p_sum numeric, p_what text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
@@ -144,9 +148,9 @@ CROSS JOIN LATERAL (
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS kept_before_until,
         max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
-        (k.expires_at - k.purchased_at) / 2 AS half,
+        repricer.span(k.purchased_at, k.expires_at) / 2 AS half,
         -- The Sandbox's periods are short.
-        least(repricer.days(1), (k.expires_at - k.purchased_at) / 10) AS tolerance
+        least(repricer.days(1), repricer.span(k.purchased_at, k.expires_at) / 10) AS tolerance
     FROM (
         SELECT k.*, count(*) FILTER (WHERE k.is_purchase AND NOT k.is_added_seat AND k.revoked_at IS NULL)
             OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id) AS bought
@@ -371,7 +375,7 @@ CROSS JOIN LATERAL (
         count(*) OVER (PARTITION BY k.expires_at) AS paid_by,
         -- A seat that is added in the middle of a period has no beginning of its own, and no length.
         min(k.purchased_at) OVER (PARTITION BY k.expires_at) AS began_at,
-        k.expires_at - min(k.purchased_at) OVER (PARTITION BY k.expires_at) AS length
+        repricer.span(min(k.purchased_at) OVER (PARTITION BY k.expires_at), k.expires_at) AS length
     FROM (
         SELECT k.*, count(*) FILTER (WHERE k.is_purchase AND NOT k.is_added_seat AND k.revoked_at IS NULL)
             OVER (ORDER BY k.purchased_at) AS bought

@@ -362,7 +362,7 @@ LEFT JOIN LATERAL (
         WINDOW period AS (PARTITION BY h.sku, coalesce(h.expires_at, h.purchased_at))
         ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
     WHERE c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND c.undoes_change_id IS NULL
-        AND l.expires_at + (l.expires_at - l.purchased_at) / 2 > c.ended_at
+        AND l.expires_at + repricer.span(l.purchased_at, l.expires_at) / 2 > c.ended_at
         AND EXISTS (
             SELECT FROM repricer.told_statements e
             WHERE e.original_transaction_id = c.original_transaction_id AND e.type = 'EXPIRED'

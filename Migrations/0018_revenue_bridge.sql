@@ -29,7 +29,8 @@ WITH subjects AS (
             h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents, h.dependent_skus AS former_dependents,
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
-            array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
+            -- The name of today comes first.
+            array_remove(ARRAY[h.current_sku, h.sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
         -- A change that the App Store never had moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -154,7 +155,9 @@ WITH subjects AS (
                 THEN r.next_begins ELSE least(r.ends, r.next_begins) END AS ends
         FROM (
             SELECT n.item, n.names, r.*, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
-                PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
+                PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC,
+                    -- Another item may have taken a former name.
+                    r.sku = n.names[1] DESC, r.transaction_id DESC, r.sku DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS next_begins
             FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
@@ -624,9 +627,9 @@ WITH imported AS (
             AS valid_from,
         -- The rate by which a sum was converted, so that the conversion can be repeated by hand.
         CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN r.currency || ' '
-            || trim_scale(r.per_euro / 1000000000) || ' for EUR 1 since ' || (r.valid_from AT TIME ZONE 'UTC')::date END AS rate_used,
+            || trim_scale(r.per_euro / 1000000000) || ' for EUR 1 since ' || to_char(r.valid_from AT TIME ZONE 'UTC', 'YYYY-MM-DD') END AS rate_used,
         CASE WHEN b.currency <> t.currency AND t.per_euro / r.per_euro IS NOT NULL THEN t.currency || ' '
-            || trim_scale(t.per_euro / 1000000000) || ' for EUR 1 since ' || (t.valid_from AT TIME ZONE 'UTC')::date END AS target_used,
+            || trim_scale(t.per_euro / 1000000000) || ' for EUR 1 since ' || to_char(t.valid_from AT TIME ZONE 'UTC', 'YYYY-MM-DD') END AS target_used,
         CASE WHEN b.currency <> t.currency THEN ARRAY[CASE WHEN r.per_euro IS NULL THEN b.currency END,
             CASE WHEN t.per_euro IS NULL THEN t.currency END] END AS lacking
     FROM report.revenue_bridge b CROSS JOIN target t LEFT JOIN rates r ON r.currency = b.currency
@@ -645,7 +648,7 @@ WITH imported AS (
             FROM unnest(array_agg(lacking) FILTER (WHERE lacking IS NOT NULL)) AS u (currency) WHERE u.currency IS NOT NULL)
             AS without_rate,
         -- The euro has no imported rate, so its null is left out of the list.
-        (SELECT array_agg(u.used ORDER BY u.used)
+        (SELECT array_agg(u.used ORDER BY u.used COLLATE "C")
             FROM (SELECT unnest(array_agg(DISTINCT rate_used) || max(target_used)) AS used) u WHERE u.used IS NOT NULL) AS rates
     FROM converted GROUP BY batch_id, batch_name, month, reporting_currency
 )

@@ -49,7 +49,7 @@ $limits$;
 GRANT EXECUTE ON FUNCTION repricer.twelfths(text), repricer.figure(numeric, text), repricer.fitting(numeric, text),
     repricer.at_old_price(bigint, bigint, bigint, bigint, text), repricer.is_refused(text, timestamptz, timestamptz),
     repricer.seats_of(anyarray), repricer.wilson_bound(numeric, numeric, integer),
-    repricer.lacks_amount(jsonb), repricer.tells_end(jsonb), repricer.days(integer),
+    repricer.lacks_amount(jsonb), repricer.tells_end(jsonb), repricer.days(integer), repricer.span(timestamptz, timestamptz),
     repricer.bridge_moves(timestamptz, uuid), repricer.marked_subscriptions(), repricer.exceptions_of(uuid, text[]),
     repricer.is_that(uuid, uuid)
     TO repricer_finance, repricer_pricing, repricer_service;

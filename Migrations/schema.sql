@@ -1306,6 +1306,10 @@ CREATE FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity b
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN ((p_refunded = 0) AND (p_quantity = 1)) THEN p_old WHEN (p_refunded = 0) THEN repricer.fitting(((p_old)::numeric * (p_quantity)::numeric), (('the seats of transaction '::text || p_transaction) || ', at the old price,'::text)) ELSE repricer.fitting(round((((p_old)::numeric * (((p_price * p_quantity) - p_refunded))::numeric) / (p_price)::numeric)), (('the seats of transaction '::text || p_transaction) || ', at the old price,'::text)) END;
 
+CREATE FUNCTION repricer.span(p_from timestamp with time zone, p_until timestamp with time zone) RETURNS interval
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN make_interval(secs => (EXTRACT(epoch FROM (p_until - p_from)))::double precision);
+
 CREATE VIEW repricer.charged_renewals AS
  SELECT c.batch_id,
     c.original_transaction_id,
@@ -1512,7 +1516,7 @@ CREATE VIEW repricer.live_change_figures AS
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
-          WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
+          WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + (repricer.span(l.purchased_at, l.expires_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
                    FROM repricer.told_statements e
                   WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - repricer.days(1))) AND (e.signed_at <= (c.ended_at + repricer.days(1))))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes n
@@ -2993,8 +2997,8 @@ CREATE VIEW repricer.explained_charges AS
             k.bought,
             max(k.expires_at) FILTER (WHERE ((NOT k.is_added_seat) AND ((NOT k.is_purchase) OR (k.revoked_at IS NULL)) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS kept_before_until,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
-            ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
-            LEAST(repricer.days(1), ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
+            (repricer.span(k.purchased_at, k.expires_at) / (2)::double precision) AS half,
+            LEAST(repricer.days(1), (repricer.span(k.purchased_at, k.expires_at) / (10)::double precision)) AS tolerance
            FROM ( SELECT k_1.original_transaction_id,
                     k_1.bucket,
                     k_1.transaction_id,
@@ -4538,11 +4542,11 @@ CREATE VIEW report.revenue_bridge_total AS
                     ELSE NULL::timestamp with time zone
                 END AS valid_from,
                 CASE
-                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((r.currency || ' '::text) || trim_scale((r.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((r.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((r.currency || ' '::text) || trim_scale((r.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || to_char((r.valid_from AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD'::text))
                     ELSE NULL::text
                 END AS rate_used,
                 CASE
-                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((t.currency || ' '::text) || trim_scale((t.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((t.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((t.currency || ' '::text) || trim_scale((t.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || to_char((t.valid_from AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD'::text))
                     ELSE NULL::text
                 END AS target_used,
                 CASE
@@ -4577,7 +4581,7 @@ CREATE VIEW report.revenue_bridge_total AS
             ( SELECT array_agg(DISTINCT u.currency ORDER BY u.currency) AS array_agg
                    FROM unnest(array_agg(converted.lacking) FILTER (WHERE (converted.lacking IS NOT NULL))) u(currency)
                   WHERE (u.currency IS NOT NULL)) AS without_rate,
-            ( SELECT array_agg(u.used ORDER BY u.used) AS array_agg
+            ( SELECT array_agg(u.used ORDER BY (u.used COLLATE "C")) AS array_agg
                    FROM ( SELECT unnest((array_agg(DISTINCT converted.rate_used) || max(converted.target_used))) AS used) u
                   WHERE (u.used IS NOT NULL)) AS rates
            FROM converted
@@ -4720,11 +4724,11 @@ BEGIN
                     ELSE NULL::timestamp with time zone
                 END AS valid_from,
                 CASE
-                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((r.currency || ' '::text) || trim_scale((r.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((r.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((r.currency || ' '::text) || trim_scale((r.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || to_char((r.valid_from AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD'::text))
                     ELSE NULL::text
                 END AS rate_used,
                 CASE
-                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((t.currency || ' '::text) || trim_scale((t.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || ((t.valid_from AT TIME ZONE 'UTC'::text))::date)
+                    WHEN ((b.currency <> t.currency) AND ((t.per_euro / r.per_euro) IS NOT NULL)) THEN ((((t.currency || ' '::text) || trim_scale((t.per_euro / (1000000000)::numeric))) || ' for EUR 1 since '::text) || to_char((t.valid_from AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD'::text))
                     ELSE NULL::text
                 END AS target_used,
                 CASE
@@ -4759,7 +4763,7 @@ BEGIN
             ( SELECT array_agg(DISTINCT u.currency ORDER BY u.currency) AS array_agg
                    FROM unnest(array_agg(converted.lacking) FILTER (WHERE (converted.lacking IS NOT NULL))) u(currency)
                   WHERE (u.currency IS NOT NULL)) AS without_rate,
-            ( SELECT array_agg(u.used ORDER BY u.used) AS array_agg
+            ( SELECT array_agg(u.used ORDER BY (u.used COLLATE "C")) AS array_agg
                    FROM ( SELECT unnest((array_agg(DISTINCT converted.rate_used) || max(converted.target_used))) AS used) u
                   WHERE (u.used IS NOT NULL)) AS rates
            FROM converted
@@ -6391,8 +6395,8 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
             k.bought,
             max(k.expires_at) FILTER (WHERE ((NOT k.is_added_seat) AND ((NOT k.is_purchase) OR (k.revoked_at IS NULL)) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.sku, k.bought ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS kept_before_until,
             max(k.expires_at) OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS paid_before_until,
-            ((k.expires_at - k.purchased_at) / (2)::double precision) AS half,
-            LEAST(repricer.days(1), ((k.expires_at - k.purchased_at) / (10)::double precision)) AS tolerance
+            (repricer.span(k.purchased_at, k.expires_at) / (2)::double precision) AS half,
+            LEAST(repricer.days(1), (repricer.span(k.purchased_at, k.expires_at) / (10)::double precision)) AS tolerance
            FROM ( SELECT k_1.original_transaction_id,
                     k_1.bucket,
                     k_1.transaction_id,
@@ -6690,7 +6694,10 @@ BEGIN
         RAISE EXCEPTION 'mass extension % was called less than a day ago; the App Store may still learn of it',
             p_extension_id USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    IF v_mass.state = 'unknown' AND v_call.state = 'sending' THEN
+    -- A repetition that is on its way has no next attempt, and the App Store may apply a request for a while after it left.
+    IF v_call.state = 'sending' OR v_call.next_attempt_at IS NULL AND v_call.next_step = 'send'
+        OR v_call.in_flight_until > clock_timestamp()
+    THEN
         RAISE EXCEPTION 'mass extension % is being called; try again in two minutes', p_extension_id
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
@@ -7282,7 +7289,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
                   WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (h.sku <> c.sku) AND (h.sku IS DISTINCT FROM c.current_sku) AND ((c.former_skus IS NULL) OR (h.sku <> ALL (c.former_skus))))
                   WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
-          WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + ((l.expires_at - l.purchased_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
+          WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + (repricer.span(l.purchased_at, l.expires_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
                    FROM repricer.told_statements_at(p_at) e
                   WHERE ((e.original_transaction_id = c.original_transaction_id) AND (e.type = 'EXPIRED'::text) AND (e.subtype = 'PRICE_INCREASE'::text) AND ((e.signed_at >= (c.ended_at - repricer.days(1))) AND (e.signed_at <= (c.ended_at + repricer.days(1))))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes_at(p_at) n
@@ -7384,7 +7391,7 @@ CREATE VIEW repricer.missing_renewals AS
             max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.bought ORDER BY k.purchased_at) AS kept_until,
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by,
             min(k.purchased_at) OVER (PARTITION BY k.expires_at) AS began_at,
-            (k.expires_at - min(k.purchased_at) OVER (PARTITION BY k.expires_at)) AS length
+            repricer.span(min(k.purchased_at) OVER (PARTITION BY k.expires_at), k.expires_at) AS length
            FROM ( SELECT k_1.original_transaction_id,
                     k_1.bucket,
                     k_1.transaction_id,
@@ -7883,7 +7890,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             max(k.expires_at) FILTER (WHERE ((k.revoked_at IS NULL) AND ((k.refunded_milliunits = 0) OR (k.refunded_milliunits < (k.price_milliunits * k.quantity))))) OVER (PARTITION BY k.bought ORDER BY k.purchased_at) AS kept_until,
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by,
             min(k.purchased_at) OVER (PARTITION BY k.expires_at) AS began_at,
-            (k.expires_at - min(k.purchased_at) OVER (PARTITION BY k.expires_at)) AS length
+            repricer.span(min(k.purchased_at) OVER (PARTITION BY k.expires_at), k.expires_at) AS length
            FROM ( SELECT k_1.original_transaction_id,
                     k_1.bucket,
                     k_1.transaction_id,
@@ -7995,7 +8002,8 @@ WITH subjects AS (
             h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents, h.dependent_skus AS former_dependents,
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
-            array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
+            -- The name of today comes first.
+            array_remove(ARRAY[h.current_sku, h.sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes h
         -- A change that the App Store never had moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -8120,7 +8128,9 @@ WITH subjects AS (
                 THEN r.next_begins ELSE least(r.ends, r.next_begins) END AS ends
         FROM (
             SELECT n.item, n.names, r.*, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
-                PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
+                PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC,
+                    -- Another item may have taken a former name.
+                    r.sku = n.names[1] DESC, r.transaction_id DESC, r.sku DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS next_begins
             FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
@@ -8310,7 +8320,8 @@ WITH subjects AS (
             h.ended_at, h.effective_at, h.current_price_milliunits, h.new_price_milliunits, h.forecast_renewal_at, h.forecast_seats,
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents, h.dependent_skus AS former_dependents,
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
-            array_remove(ARRAY[h.sku, h.current_sku] || h.former_skus, NULL) AS names
+            -- The name of today comes first.
+            array_remove(ARRAY[h.current_sku, h.sku] || h.former_skus, NULL) AS names
         FROM repricer.price_changes_at(p_at) h
         -- A change that the App Store never had moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -8435,7 +8446,9 @@ WITH subjects AS (
                 THEN r.next_begins ELSE least(r.ends, r.next_begins) END AS ends
         FROM (
             SELECT n.item, n.names, r.*, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
-                PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC, r.transaction_id DESC
+                PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC,
+                    -- Another item may have taken a former name.
+                    r.sku = n.names[1] DESC, r.transaction_id DESC, r.sku DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS next_begins
             FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at AND r.sku = ANY (n.names)) r) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
@@ -9847,7 +9860,12 @@ DECLARE
     v_at timestamptz := decision_instant(p_at);
 BEGIN
     IF EXISTS (SELECT FROM service_controls
-        WHERE is_paused OR halted_at IS NOT NULL OR halted_kinds ? 'price_change' OR throttled_kinds ? 'price_change')
+            WHERE is_paused OR halted_at IS NOT NULL OR halted_kinds ? 'price_change' OR throttled_kinds ? 'price_change'
+                OR catch_up_since IS NOT NULL
+                OR was_just_now((unreached_kinds #>> '{price_change,seen}')::timestamptz))
+        -- The App Store asks for a second of silence now and then. An hour of it is another matter.
+        OR EXISTS (SELECT FROM rate_limits
+            WHERE endpoint = 'change_price' AND blocked_until > v_at + interval '1 minute')
     THEN
         RETURN;
     END IF;
@@ -10703,7 +10721,11 @@ SELECT c.original_transaction_id, c.change_id, c.line, coalesce(c.current_sku, c
                 AND u.stage IN ('awaiting_approval', 'queued', 'unknown')), p_at)
 FROM repricer.price_changes c, LATERAL (
     -- When the renewal moves, the lead time before it stays the same.
-    SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS told_at) t
+    SELECT coalesce(c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at), c.send_by) AS at) n, LATERAL (
+    -- Where it is not known whether Apple asks, and the day has passed on which it would have asked, it only announces: 27
+    -- days before the renewal.
+    SELECT CASE WHEN c.forecast_consent = 'not_known' AND n.at <= p_at
+        THEN greatest(n.at, c.due_effective_at - interval '648 hours') ELSE n.at END AS told_at) t
 WHERE c.batch_id = p_batch_id AND (p_subscription IS NULL OR c.original_transaction_id = p_subscription)
     AND (p_sku IS NULL OR coalesce(c.current_sku, c.sku) = p_sku)
 $$;
@@ -13275,6 +13297,11 @@ REVOKE ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_qua
 GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_finance;
 GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.at_old_price(p_old bigint, p_price bigint, p_quantity bigint, p_refunded bigint, p_transaction text) TO repricer_service;
+
+REVOKE ALL ON FUNCTION repricer.span(p_from timestamp with time zone, p_until timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.span(p_from timestamp with time zone, p_until timestamp with time zone) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.span(p_from timestamp with time zone, p_until timestamp with time zone) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.span(p_from timestamp with time zone, p_until timestamp with time zone) TO repricer_service;
 
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_pricing;
 GRANT SELECT ON TABLE repricer.charged_renewals TO repricer_service;

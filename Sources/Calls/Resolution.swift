@@ -219,7 +219,7 @@ package struct ResolutionTable: Sendable {
     }
 
     /// Whether a check that shows nothing is the last.
-    private var isCheckedEnough: Bool {
+    package var isCheckedEnough: Bool {
         call.checks >= Self.checksMax && (!call.isInFlight || wasRefusedAtOnce)
     }
 

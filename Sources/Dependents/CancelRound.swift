@@ -180,14 +180,17 @@ struct CancelRound: Sendable {
         return words.statements
     }
 
-    /// After this many refused checks the dependent goes to a person, because a status that was refused for minutes
-    /// will be refused again.
+    /// After this many checks the dependent goes to a person where its status is refused, because a status that was
+    /// refused for minutes will be refused again.
     static let refusedChecksMax = 10
+    /// So many of them, the last ones, must have been refused, and not left without an answer.
+    static let refusedInARow = 3
 
     /// Whether a refused status ends the work on a dependent: it was refused often enough, while the statuses of others
     /// were not.
     func isBelieved(_ open: DependentQueries.Open, of target: String) -> Bool {
         open.checks >= Self.refusedChecksMax
+            && engine.refusedStatuses.streak(of: target) >= Self.refusedInARow
             && !engine.refusedStatuses.areAlike(besides: target)
     }
 

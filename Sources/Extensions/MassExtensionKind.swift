@@ -104,12 +104,15 @@ struct MassExtensionKind: CallKind {
         // it.
         case ResolutionTable.answeredCode, Self.notFoundCode:
             checkLater(refusal, errorCode: Self.notFoundCode)
-        // It was never accepted, and a later attempt was refused.
+        // It was never accepted as far as anybody knows, and a later attempt was refused. An earlier one may still be on
+        // its way.
         case .some(let code):
-            .refused(
-                StoreRefusal(
-                    code: Int(code), name: refusedOnRetry, message: refusal.message,
-                    meaning: .reject), isDoubtful: false)
+            ResolutionTable(call, policy, nil).isCheckedEnough
+                ? .refused(
+                    StoreRefusal(
+                        code: Int(code), name: refusedOnRetry, message: refusal.message,
+                        meaning: .reject), isDoubtful: true)
+                : .open(.check, reason: "refused with \(code), not seen yet", errorCode: code)
         }
     }
 

@@ -441,7 +441,8 @@ private struct ApprovalView {
         let waves = facts.waves.map { wave -> [HTML] in
             [
                 HTML("\(wave.number)"), HTML(wave.label),
-                HTML(counted(wave.states.values.reduce(0, +))), wave.releaseText(of: batch),
+                HTML(counted(wave.states.values.reduce(0, +))),
+                wave.releaseText(of: batch, named: word),
             ]
         }
         return definitions([

@@ -117,7 +117,8 @@ struct BatchView {
         return Notice(
             .warn, "Silence:",
             "of \(counted(facts.silent, "change")) nothing was heard when it was due. What became of "
-                + "\(facts.silent == 1 ? "it" : "them") is not known, and is in no sum.")
+                + "\(facts.silent == 1 ? "it" : "them") is not known. "
+                + "\(facts.silent == 1 ? "It counts" : "They count") as open, and in no uplift.")
     }
 
     private var unsent: Notice? {

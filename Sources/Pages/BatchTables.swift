@@ -99,7 +99,7 @@ extension BatchView {
                 .reduce(0, +)
             return [
                 HTML("\(wave.number)"), HTML(wave.label), HTML(counted(all)),
-                HTML(counted(unsent)), wave.releaseText(of: batch),
+                HTML(counted(unsent)), wave.releaseText(of: batch, named: word),
             ]
         }
         return HTMLTable(
@@ -249,7 +249,7 @@ extension GuardRail.Figure {
 }
 
 extension ControlQueries.Wave {
-    func releaseText(of batch: BatchQueries.Batch) -> HTML {
+    func releaseText(of batch: BatchQueries.Batch, named word: String) -> HTML {
         if let releasedAt { return .time(releasedAt) }
         if batch.isWithdrawn { return "never, the batch is withdrawn" }
         switch release {
@@ -257,7 +257,7 @@ extension ControlQueries.Wave {
         case "at": return plannedAt.map { "at \(.time($0))" } ?? "–"
         case "after":
             return "\(waitText) after the one before"
-        default: return "by hand: <code>repricer release</code>"
+        default: return "by hand: \(HTML.command("repricer release \(word)"))"
         }
     }
 }

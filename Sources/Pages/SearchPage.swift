@@ -105,7 +105,7 @@ extension Site {
         <ul><li>a subscription, by its original transaction id</li>
         <li>a customer, by the token that your app gave them (a UUID)</li>
         <li>an item, by its whole SKU</li>
-        <li>a batch, by its id or a part of its name</li></ul>
+        <li>a batch, by its id, the first eight characters of it, or a part of its name</li></ul>
 
         """
 }

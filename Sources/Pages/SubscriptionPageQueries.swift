@@ -311,7 +311,8 @@ enum SubscriptionPageQueries {
             """
             -- name: searchBatches
             SELECT batch_id, name FROM repricer.batches
-            WHERE batch_id::text = lower(\(text)::text) OR strpos(lower(name), lower(\(text)::text)) > 0
+            WHERE (length(\(text)::text) >= 8 AND starts_with(batch_id::text, lower(\(text)::text)))
+                OR strpos(lower(name), lower(\(text)::text)) > 0
             ORDER BY submitted_at DESC, batch_id LIMIT \(limit)
             """
         ).map { (try $0.text("batch_id"), try $0.text("name")) }

@@ -132,7 +132,8 @@ struct Claimer: Sendable {
                 statements += moves
                 guard
                     let (call, intent, group) = call(
-                        of: judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
+                        of: probing.map { batch in judged.filter { $0.change.batchID == batch } }
+                            ?? judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
                 else { continue }
                 let changes = claim.note(call, group, of: id, wasCalled: found.wasCalled)
                 follow(call, changes)
@@ -304,7 +305,8 @@ struct Claimer: Sendable {
             facts: facts)
     }
 
-    /// The one call of a subscription in this claim. It carries the group of the most urgent change.
+    /// The one call of a subscription in this claim. It carries the group of the most urgent change. A probe is a call of
+    /// its batch: an answer to a change of another one says nothing of what halted it.
     private func call(
         of judged: [JudgedChange], _ facts: SubscriptionFacts, bucket: Int, realNow: Int64
     ) -> (StoreCall, PriceChangeIntent, [JudgedChange])? {

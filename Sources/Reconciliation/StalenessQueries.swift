@@ -11,27 +11,57 @@ package enum StalenessQueries {
         package var openChecks: Int64
     }
 
-    /// The changes that Apple has and for which a statement was due before `now - margin`: scheduled ones past their
-    /// notice, and all past their renewal. The notice moves with the renewal at which the change is due.
-    private static func silent(now: Int64, margin: Int64) -> SQL {
+    /// The changes that Apple has, and that are past their renewal since before `now - margin`.
+    private static func pastRenewal(now: Int64, margin: Int64) -> SQL {
         """
         SELECT original_transaction_id, bucket, batch_id, due_effective_at FROM repricer.price_changes
         WHERE stage IN ('scheduled', 'pending_consent', 'accepted')
             AND due_effective_at <= \(timestamp: now - margin)
+        """
+    }
+
+    /// The scheduled changes, not past their renewal, that Apple was to tell the customer of before `now - margin`. The
+    /// notice moves with the renewal at which the change is due. Where it is not known whether Apple asks, it may only
+    /// announce, which it does 27 days before the renewal (`apple-contract.md`, "Timing").
+    private static func pastNotice(now: Int64, margin: Int64) -> SQL {
+        """
+        SELECT c.original_transaction_id, c.bucket, c.batch_id, c.due_effective_at, n.notice_at
+        FROM repricer.price_changes c, LATERAL (
+            SELECT CASE c.forecast_consent WHEN 'not_known'
+                THEN greatest(p.notice_at, c.due_effective_at - interval '648 hours') ELSE p.notice_at END AS notice_at
+            FROM (SELECT c.due_effective_at - (c.forecast_effective_at - c.forecast_notice_at) AS notice_at) p
+        ) n
+        WHERE c.stage = 'scheduled' AND c.forecast_notice_at <= \(timestamp: now - margin)
+            AND c.due_effective_at > \(timestamp: now - margin) AND n.notice_at <= \(timestamp: now - margin)
+        """
+    }
+
+    /// The changes for which a statement was due before `now - margin`.
+    private static func silent(now: Int64, margin: Int64) -> SQL {
+        """
+        \(fragment: pastRenewal(now: now, margin: margin))
         UNION ALL
-        SELECT original_transaction_id, bucket, batch_id, due_effective_at FROM repricer.price_changes
-        WHERE stage = 'scheduled' AND forecast_notice_at <= \(timestamp: now - margin)
-            AND due_effective_at > \(timestamp: now - margin)
-            AND due_effective_at - (forecast_effective_at - forecast_notice_at)
-                <= \(timestamp: now - margin)
+        SELECT n.original_transaction_id, n.bucket, n.batch_id, n.due_effective_at
+        FROM (\(fragment: pastNotice(now: now, margin: margin))) n
         """
     }
 
     /// The silent changes of which nothing was heard at all. While a payment is retried, a statement has told that it
-    /// failed; the status is asked for all the same.
+    /// failed, and a status that was read since the notice was due has told that the change is still scheduled; the
+    /// status is asked for all the same.
     private static func unheard(now: Int64, margin: Int64) -> SQL {
         """
-        SELECT s.batch_id FROM (\(fragment: silent(now: now, margin: margin))) s
+        SELECT s.batch_id FROM (
+            \(fragment: pastRenewal(now: now, margin: margin))
+            UNION ALL
+            SELECT n.original_transaction_id, n.bucket, n.batch_id, n.due_effective_at
+            FROM (\(fragment: pastNotice(now: now, margin: margin))) n
+            WHERE NOT EXISTS (
+                SELECT FROM repricer.status_checks l
+                WHERE l.original_transaction_id = n.original_transaction_id AND l.bucket = n.bucket
+                    AND l.reason = 'silent' AND l.list_id = '' AND l.outcome IN ('read', 'drifted')
+                    AND l.done_at >= n.notice_at)
+        ) s
         WHERE NOT coalesce((
             SELECT u.in_billing_retry OR u.status IN (3, 4) FROM repricer.subscriptions u
             WHERE u.original_transaction_id = s.original_transaction_id AND u.bucket = s.bucket), false)

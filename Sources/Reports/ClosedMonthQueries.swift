@@ -1,4 +1,5 @@
 package import Postgres
+import ServiceKit
 
 /// The months whose figures finance has signed.
 package enum ClosedMonthQueries {
@@ -22,10 +23,18 @@ package enum ClosedMonthQueries {
         package var problems: Int64
     }
 
+    /// `judgedAt` is the instant of a virtual clock in UTC milliseconds, as in `ReportQuery`; nil: the server's clock.
     package static func failedChecks(
-        on connection: isolated PostgresConnection
+        judgedAt: Int64?, on connection: isolated PostgresConnection
     ) throws -> [FailedCheck] {
-        try connection.query(
+        if let judgedAt {
+            _ = try connection.query(
+                """
+                -- name: setCheckInstant
+                SELECT set_config('repricer.as_of', \(RFC3339.format(judgedAt)), true)
+                """)
+        }
+        return try connection.query(
             """
             -- name: failedChecks
             SELECT check_name, sum(problems)::bigint AS problems FROM report.reconciliation WHERE NOT is_ok

@@ -299,7 +299,7 @@ import Testing
         #expect(
             tables[1] == [
                 "1 | 10% | 24 | 6 | 2 Feb 2026, 00:00 UTC",
-                "2 | rest | 36 | 8 | by hand: repricer release",
+                "2 | rest | 36 | 8 | by hand: repricer release \(PagesFixture.underWay)",
             ])
         #expect(
             tables[2] == [

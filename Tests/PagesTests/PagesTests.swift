@@ -210,7 +210,8 @@ import Testing
             #expect(order.allSatisfy { $0 != nil })
             #expect(order.compactMap(\.self) == order.compactMap(\.self).sorted())
             #expect(text.contains("Agreed") == false || text.contains("Informed, need not agree"))
-            #expect(text.contains("by hand: <code>repricer release</code>"))
+            #expect(
+                text.contains("by hand: <code>repricer release \(PagesFixture.underWay)</code>"))
             #expect(text.contains("EUR</td>") && text.contains("JPY</td>"))
             #expect(text.contains("4000000 odd &lt;script&gt;"))
             let address = "/batches/\(PagesFixture.finished.uppercased())"
@@ -307,6 +308,10 @@ import Testing
             #expect(item.contains("Subscriptions with this item"))
             let batch = try await ask("GET", "/search?q=WINTER", [:]).text
             #expect(batch.contains("href=\"/batches/\(PagesFixture.finished)\""))
+            let short = try await ask(
+                "GET", "/search?q=\(PagesFixture.finished.prefix(8).uppercased())", [:]
+            ).text
+            #expect(short.contains("href=\"/batches/\(PagesFixture.finished)\""))
             // No index finds an item, so it is searched beside a batch only when asked for, and never for a name with a space.
             #expect(batch.contains("They were not looked for"))
             let asked = try await ask("GET", "/search?q=WINTER&items=yes", [:]).text

@@ -1,5 +1,6 @@
 import Postgres
 import Reports
+import ServiceKit
 import TestSupport
 import Testing
 
@@ -83,6 +84,30 @@ import Testing
     }
 
     /// More than 64 bits hold: nothing is closed, printed or kept that is wrong, and who asks reads which sum it is.
+    /// In a rehearsal the checks that `close-month` names are those that `report reconciliation` names: what is late is late by
+    /// the virtual clock.
+    @Test func failedChecks_areJudgedByTheVirtualClock() async throws {
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            ReportFixture.batchSQL(ReportFixture.batch, name: "spring", rows: 1)
+                + ReportFixture.Change(
+                    subscription: "1", line: 1, old: 9990, new: 12990, consent: "required",
+                    state: "scheduled"
+                ).sql)
+        func isSilent(at day: String) async throws -> Bool {
+            let judgedAt = try #require(RFC3339.parse("\(day)T00:00:00Z"))
+            return try await owner.transaction {
+                try ClosedMonthQueries.failedChecks(
+                    judgedAt: judgedAt, on: $0
+                ).map(\.name).contains("silent_past_renewal")
+            }
+        }
+
+        #expect(try await !isSilent(at: "2020-01-01"))
+        #expect(try await isSilent(at: "2030-01-01"))
+        await owner.close()
+    }
+
     @Test func sums_beyond64Bits_areRefusedByName_andStopNothingElse() async throws {
         let owner = try await TestDatabase.connect()
         let most = 1_000_000_000_000_000

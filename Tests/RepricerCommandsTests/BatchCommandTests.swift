@@ -636,7 +636,7 @@ import Testing
         #expect(
             outcome.output == """
                 aborted spring: 0 changes withdrawn
-                past recall: 1 scheduled, the customer was told on 2026-01-04
+                past recall: 1 scheduled, the customer was to be told on 2026-01-04
 
                 """)
     }

@@ -1,3 +1,4 @@
+import Batches
 import Postgres
 import Reports
 import TestSupport
@@ -78,6 +79,29 @@ import Testing
         #expect(open.output.contains("moved"), "\(open.output)")
         #expect(!over.output.contains("moved"), "\(over.output)")
         #expect(own.output.contains("were moved"), "\(own.output)")
+    }
+
+    /// What ended unsent is told for a day after its batch is over, as the runbook says, and then where it is asked for.
+    @Test func unsentRows_ofABatchThatIsOver_areToldForADay() async throws {
+        let (_, owner) = try await Self.office()
+        try await Self.parked(["403 Forbidden", "403 Forbidden"], owner)
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET parked_reason = NULL, next_attempt_at = NULL, state_since = '2026-01-05Z',
+                ended_at = '2026-01-05Z', state = CASE original_transaction_id WHEN '1' THEN 'missed' ELSE 'ineligible' END,
+                reason = CASE original_transaction_id WHEN '1' THEN 'missed' ELSE 'drifted' END
+            """)
+        func told(_ batchID: String?, days: Int64) async throws -> [Int64] {
+            let trouble = try await StatusQueries.tally(
+                batchID: batchID, now: 1_767_571_200_000 + days * 86_400_000, on: owner
+            ).outlook.trouble
+            return [trouble.missed, trouble.drifted]
+        }
+
+        #expect(try await told(nil, days: 1) == [1, 1])
+        #expect(try await told(nil, days: 2) == [0, 0])
+        #expect(try await told(Self.batch, days: 2) == [1, 1])
+        await owner.close()
     }
 
     /// What Apple has is delivered, although nothing is final for weeks; and a batch that stands still says so.

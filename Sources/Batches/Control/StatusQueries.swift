@@ -31,7 +31,7 @@ package enum StatusQueries {
             """
             -- name: statesAndOutlook
             SELECT state, batch_id, count(*) AS rows, min(send_by) AS next_send_by,
-                max(due_effective_at) AS last_due_effective_at,
+                max(due_effective_at) AS last_due_effective_at, max(state_since) AS last_moved_at,
                 \(fragment: TroubleQueries.counts(now: now))
             FROM repricer.price_changes c
             WHERE \(uuid: batchID)::uuid IS NULL OR batch_id = \(uuid: batchID)::uuid
@@ -40,13 +40,15 @@ package enum StatusQueries {
         var states: [String: Int64] = [:]
         var outlook = Outlook()
         var troubles: [String: TroubleQueries.Trouble] = [:]
+        var lastMovedAt: [String: Int64] = [:]
         for row in rows {
             let name = try row.text("state")
             states[name, default: 0] += try row.int64("rows")
-            troubles[try row.text("batch_id"), default: TroubleQueries.Trouble()] +=
-                try TroubleQueries.trouble(row)
+            let id = try row.text("batch_id")
+            troubles[id, default: TroubleQueries.Trouble()] += try TroubleQueries.trouble(row)
+            lastMovedAt[id] = try max(lastMovedAt[id] ?? .min, row.milliseconds("last_moved_at"))
             guard let state = ChangeState(rawValue: name), !state.isFinal else { continue }
-            outlook.openBatches.insert(try row.text("batch_id"))
+            outlook.openBatches.insert(id)
             if state == .queued || state == .awaitingApproval {
                 let sendBy = try row.millisecondsOrNil("next_send_by")
                 outlook.nextSendBy = [outlook.nextSendBy, sendBy].compactMap(\.self).min()
@@ -57,8 +59,12 @@ package enum StatusQueries {
         }
         for (id, trouble) in troubles {
             var trouble = trouble
-            // Moved rows of a finished batch are shown only when that batch is requested.
-            if batchID == nil, !outlook.openBatches.contains(id) { trouble.moved = 0 }
+            // What a finished batch moved is shown only when that batch is requested, and what it left unsent also for
+            // a day, as the metrics do.
+            if batchID == nil, !outlook.openBatches.contains(id) {
+                trouble.moved = 0
+                if lastMovedAt[id, default: .min] < now - TroubleWatch.toldFor { continue }
+            }
             outlook.trouble += trouble
         }
         return (states, outlook)

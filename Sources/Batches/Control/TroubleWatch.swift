@@ -9,7 +9,7 @@ final class TroubleWatch: Sendable {
     /// Counting takes at most one part in this many of the time.
     private static let share = 50
     /// How long, in milliseconds, a batch is still reported after nothing of it is open any more.
-    private static let toldFor: Int64 = 86_400_000
+    static let toldFor: Int64 = 86_400_000
 
     private struct Memory {
         /// When the next reading is due, in UTC milliseconds of real time.

@@ -88,7 +88,7 @@ package enum UndoQueries {
     package struct Beyond: Sendable, Equatable {
         package var obstacle: UndoObstacle
         package var state: String
-        /// The day on which Apple tells the customer; nil where it tells nobody.
+        /// The day on which Apple told the customer, or is to tell them; nil where it tells nobody.
         package var day: String?
         package var rows: Int64
     }
@@ -100,9 +100,8 @@ package enum UndoQueries {
         return try connection.query(
             """
             -- name: beyondUndo
-            SELECT u.obstacle, u.state, to_char(coalesce(c.consent_asked_at,
-                    -- When the renewal moves, the lead before it stays the same.
-                    c.forecast_notice_at + (c.due_effective_at - c.forecast_effective_at))
+            SELECT u.obstacle, u.state, to_char(coalesce(c.consent_asked_at, c.accepted_at,
+                    CASE WHEN c.forecast_notice_at IS NOT NULL THEN u.told_at END)
                 AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, count(*) AS rows
             FROM \(fragment: candidates(scope, at: at)) u
             JOIN repricer.price_changes c ON c.original_transaction_id = u.original_transaction_id

@@ -74,8 +74,13 @@ extension UndoQueries.Beyond {
             "being taken back: \(counted(rows)) \(spaced(state)), by an undo under way\n"
         case .isAnUndo, .notSent, .alreadyEffective, .alreadyCommunicated, .hasEnded:
             "past recall: \(counted(rows)) \(spaced(state)), "
-                + (day.map { "the customer \($0 < today ? "was" : "is") told on \($0)" }
+                + (day.map { "the customer \(verb(on: $0, today)) told on \($0)" }
                     ?? "nobody is told") + "\n"
         }
+    }
+
+    /// Of a scheduled change only the plan is known: Apple has not said that it told the customer.
+    private func verb(on day: String, _ today: String) -> String {
+        day >= today ? "is" : state == ChangeState.scheduled.rawValue ? "was to be" : "was"
     }
 }

@@ -26,7 +26,8 @@ extension Commands {
             configuration, name: "repricer close-month"
         ) { pool in
             let failed = try await pool.withTransaction {
-                try ClosedMonthQueries.failedChecks(on: $0)
+                try ClosedMonthQueries.failedChecks(
+                    judgedAt: configuration.clock == nil ? nil : now, on: $0)
             }
             if !failed.isEmpty {
                 let named = failed.map { "\($0.name) \(counted($0.problems))" }

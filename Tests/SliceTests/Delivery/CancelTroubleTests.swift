@@ -228,7 +228,8 @@ import Testing
         #expect(
             try await harness.dependentDetail()?.contains(
                 "refused with 4040010 TransactionIdNotFoundError") == true)
-        #expect(store.checks.count == 10)
+        // The second process has to see for itself that it is refused again and again.
+        #expect(store.checks.count == 12)
         #expect(store.calls.isEmpty)
         await harness.close()
     }
@@ -402,6 +403,22 @@ import Testing
         #expect(whileAlike.filter { $0.hasSuffix("discrepancy") } == [])
         #expect(try await harness.dependents().allSatisfy { $0.hasSuffix("confirmed") })
         await harness.close()
+    }
+
+    /// Nobody knew its status in many checks, because none was answered. Then one refusal says no more than any other one.
+    @Test func statusWithoutAnAnswer_isNoRefusedStatus() async throws {
+        let (harness, store) = try await Harness.declined(through: 1)
+        store.refuseChecks(4_040_010)
+        let canceller = harness.canceller(store)
+        try await harness.write("UPDATE repricer.dependent_cancellations SET checks = 9")
+
+        try await harness.run(canceller)
+        let afterOne = try await harness.dependents()
+        try await harness.run(canceller, rounds: 4)
+
+        #expect(afterOne.allSatisfy { $0.hasSuffix("requested") } && !afterOne.isEmpty)
+        #expect(try await harness.dependents().allSatisfy { $0.hasSuffix("discrepancy") })
+        await harness.close(isTamperedWith: true)
     }
 
     /// However long it takes.

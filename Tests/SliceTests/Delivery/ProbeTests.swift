@@ -1,11 +1,11 @@
 import Batches
 import Facts
 import Postgres
-import PriceChanges
 import ServiceKit
 import TestSupport
 import Testing
 
+@testable import PriceChanges
 @testable import Pricing
 
 /// Whether the App Store takes calls again, one subscription after another asks: none twice while one is left that has not.
@@ -98,6 +98,38 @@ import Testing
                 "SELECT state AS text FROM repricer.price_changes WHERE original_transaction_id = '40'"
             ) == ["scheduled"])
         await harness.close()
+    }
+
+    /// An answer to a change of another batch says nothing of what halted this one.
+    @Test func probeOfAHaltedBatch_isACallOfThatBatch() async throws {
+        let harness = try await Harness.make()
+        try await harness.submitRows(1...50)
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+        try await harness.deliver(harness.scheduler())
+        try await harness.watch().round()
+        // Others of the same subscriptions are more urgent.
+        try await harness.submitAndApprove(
+            (1...50).map { Harness.row("\($0)", "B", line: $0 + 1) })
+        try await harness.write(
+            "UPDATE repricer.price_changes SET send_by = send_by - interval '1 hour' WHERE sku = 'B'"
+        )
+        harness.clock.advance(by: .seconds(61))
+        harness.realClock.advance(by: .seconds(61))
+        let (now, realNow) = (harness.now.milliseconds, harness.realClock.nowMilliseconds())
+
+        let due = try await harness.service.read {
+            try $0.ask(DueQueries.earliest(now: now, realNow: realNow))
+        }
+        let turn = try #require(
+            DueOrder.turns(due, now: now, place: 0).first { $0.due.first?.haltedBy != nil })
+        let claim = try await Claimer(engine: harness.engine()).claim(turn, limit: 1)
+
+        let call = try #require(claim.calls.first)
+        #expect(
+            try await harness.texts(
+                "SELECT sku AS text FROM repricer.price_changes WHERE change_id = '\(call.carries.joined())'"
+            ) == ["A"])
+        await harness.close(isTamperedWith: true)
     }
 
     // MARK: Storefronts

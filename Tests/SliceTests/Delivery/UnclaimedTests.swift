@@ -136,11 +136,13 @@ import Testing
 
     /// Calls that leave too late are held back and claimed again for ever, so such a claim is no progress.
     @Test func claimsThatTakeTooLong_areNoProgress() {
-        func progress(_ claims: (judged: Int, calls: Int, milliseconds: Int64)...) -> RoundProgress {
+        func progress(_ claims: (judged: Int, calls: Int, milliseconds: Int64)...) -> RoundProgress
+        {
             var progress = RoundProgress(leavesWithin: .milliseconds(500))
             for claim in claims {
                 progress.note(
-                    judged: claim.judged, calls: claim.calls, took: .milliseconds(claim.milliseconds))
+                    judged: claim.judged, calls: claim.calls,
+                    took: .milliseconds(claim.milliseconds))
             }
             return progress
         }

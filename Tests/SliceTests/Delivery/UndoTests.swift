@@ -237,6 +237,52 @@ import Testing
         await harness.close()
     }
 
+    /// Where it is not known whether Apple asks, the day on which it would have asked passes without a word if it only
+    /// announces. Then it can be stopped until 27 days before the renewal.
+    @Test func undo_ofWhatAppleDidNotAskFor_isPossibleUntilItAnnounces() async throws {
+        let (harness, _, batchID) = try await Self.scheduled()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET forecast_consent = 'not_known', recorded_at = recorded_at,
+                forecast_notice_at = due_effective_at - interval '60 days'
+            """)
+        func until() async throws -> Int64? {
+            try await harness.submitter.withTransaction {
+                try UndoQueries.takeable(
+                    .init(batchID: batchID), at: harness.now.milliseconds, on: $0
+                ).first?.firstUntil
+            }
+        }
+
+        #expect(try await until() == Harness.start.milliseconds + 13 * 86_400_000)
+        harness.clock.advance(by: .seconds(13 * 86_400))
+        #expect(try await Self.obstacles(harness, batchID) == [.alreadyCommunicated])
+        await owner.close()
+        await harness.close()
+    }
+
+    /// Whoever stops a batch wants to know since when customers have heard of it, and not when they were to hear of it.
+    @Test func changeThatWasAnnounced_isPastRecall_sinceTheDayOfTheAnnouncement() async throws {
+        let (harness, _, batchID) = try await Self.scheduled()
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes
+            SET state = 'accepted', accepted_at = '2026-03-03T12:00:00Z', recorded_at = recorded_at
+            """)
+
+        let beyond = try await harness.submitter.withTransaction {
+            try UndoQueries.beyond(
+                .init(batchID: batchID), at: harness.now.milliseconds, on: $0)
+        }
+
+        #expect(beyond.map(\.day) == ["2026-03-03"])
+        #expect(beyond.map(\.state) == ["accepted"])
+        await owner.close()
+        await harness.close()
+    }
+
     @Test func undo_beforeTheCallAndAfterTheEnd_saysWhyNot() async throws {
         let harness = try await Harness.make([])
         try await harness.subscribe("1")

@@ -151,25 +151,37 @@ import Testing
         "halted_at = now(), halted_reason = '4010000'",
         #"halted_kinds = '{"price_change": {"at": "2026-03-01T00:00:00Z", "reason": "403"}}'"#,
         #"throttled_kinds = '{"price_change": {"since": "2026-03-01T00:00:00Z", "until": "2026-03-01T00:00:00Z", "answer": "503"}}'"#,
+        "catch_up_since = '2026-03-01Z'",
+        "unreached_kinds = jsonb_build_object('price_change', jsonb_build_object("
+            + "'since', now(), 'tried', now(), 'answer', '503', 'seen', clock_timestamp()))",
+        "is_paused = false; UPDATE repricer.rate_limits SET blocked_until = '2026-03-04T02:00:00Z' WHERE endpoint = 'change_price'",
     ])
     func waves_whileEverythingIsPausedOrHalted_areNotReleasedByTime(standing: String) async throws {
         let (harness, batchID) = try await Self.harness("50%,30%@+1d,rest@+1d")
         try await harness.approve(batchID)
         let watch = Self.watch(harness)
-        try await harness.write(SQL(unsafe: "UPDATE repricer.service_controls SET \(standing)"))
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            INSERT INTO repricer.rate_limits (endpoint) VALUES ('change_price') ON CONFLICT DO NOTHING;
+            UPDATE repricer.service_controls SET \(standing)
+            """)
 
         harness.clock.advance(by: .seconds(3 * 86_400))
         for _ in 0..<3 { try await watch.round() }
         #expect(try await Self.releasedWave(harness) == 1)
-        try await harness.write(
+        try await owner.script(
             """
             UPDATE repricer.service_controls SET is_paused = false, paused_by = NULL, paused_at = NULL, halted_at = NULL,
-                halted_reason = NULL, halted_kinds = '{}', throttled_kinds = '{}'
+                halted_reason = NULL, halted_kinds = '{}', throttled_kinds = '{}', catch_up_since = NULL,
+                unreached_kinds = '{}';
+            UPDATE repricer.rate_limits SET blocked_until = NULL
             """)
         for _ in 0..<3 { try await watch.round() }
 
         // The third has its day from the release of the second on.
         #expect(try await Self.releasedWave(harness) == 2)
+        await owner.close()
         await harness.close()
     }
 

@@ -177,11 +177,50 @@ import Testing
         try await harness.work(extender)
 
         #expect(harness.calls.checks == 1)
+        // The first attempt may still be on its way, and another one of the product may not begin.
         #expect(
             try await harness.report() == [
-                wasTaken
-                    ? "all running 0/0 - open" : "all refused 0/0 - ended InvalidProductIdError"
+                wasTaken ? "all running 0/0 - open" : "all unknown 0/0 - open"
             ])
+        await #expect(throws: (any Error).self) { try await harness.requestAll(10) }
+        guard !wasTaken else { return await harness.delivery.close() }
+
+        try await harness.passUntilChecked(extender)
+
+        #expect(harness.calls.checks >= 3)
+        #expect(
+            try await harness.report() == ["all refused 0/0 - ended InvalidProductIdError"])
+        #expect(
+            try await harness.delivery.texts(
+                "SELECT is_doubtful::text AS text FROM repricer.store_calls") == ["true"])
+        await harness.delivery.close()
+    }
+
+    /// A repetition that is on its way may be accepted a moment later.
+    @Test(arguments: [
+        "next_attempt_at = NULL, next_step = 'send'",
+        "in_flight_until = clock_timestamp() + interval '1 minute'",
+    ])
+    func massExtension_whoseRepetitionIsOnItsWay_isNotGivenUp(call: String) async throws {
+        let harness = try await ExtensionHarness.make(
+            Array(repeating: .refused(4_000_999), count: 99))
+        try await harness.requestAll()
+        let extender = harness.extender()
+        try await harness.work(extender)
+        try await harness.passUntilChecked(extender)
+        harness.pass(.seconds(86_400))
+        let former = try await harness.delivery.texts(
+            "SELECT next_attempt_at::text AS text FROM repricer.store_calls")
+        let owner = try await TestDatabase.connect()
+        try await owner.script("UPDATE repricer.store_calls SET \(call)")
+
+        #expect(try await giveUp(harness)?.contains("is being called") == true)
+        try await owner.script(
+            """
+            UPDATE repricer.store_calls SET in_flight_until = '-infinity', next_attempt_at = '\(former.joined())'
+            """)
+        #expect(try await giveUp(harness) == nil)
+        await owner.close()
         await harness.delivery.close()
     }
 

@@ -127,6 +127,42 @@ import Testing
         await harness.close()
     }
 
+    /// Where it is not known whether Apple asks, nothing is due on the day on which it would ask. A status that shows the
+    /// change as it is breaks the silence, until its renewal has passed.
+    @Test func changeOfUnknownConsent_isSilent_onlyOnceItHadToBeAnnounced() async throws {
+        let harness = try await Harness.make()
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+        try await harness.deliver(harness.scheduler())
+        let owner = try await TestDatabase.connect()
+        try await owner.script(
+            """
+            UPDATE repricer.price_changes SET forecast_consent = 'not_known', recorded_at = recorded_at,
+                forecast_notice_at = due_effective_at - interval '60 days'
+            """)
+        let store = StatusStore { Self.healthy($0, harness) }
+        let reconciler = harness.reconciler(ScriptedHistory(), ScriptedIntake(), store: store)
+        func silent() async throws -> Int64 {
+            try await harness.service.read {
+                try StalenessQueries.read(
+                    now: harness.now.milliseconds, margin: 86_400_000, on: $0
+                ).silentChanges
+            }
+        }
+
+        // The renewal comes in 40 days, and 27 days before it customers are told.
+        harness.clock.advance(by: .seconds(14 * 86_400 - 60))
+        #expect(try await silent() == 0)
+        harness.clock.advance(by: .seconds(120))
+        #expect(try await silent() == 1)
+        #expect(try await reconciler.runOnce()?.summary.silent == 1)
+        #expect(try await silent() == 0)
+        harness.clock.advance(by: .seconds(28 * 86_400))
+        #expect(try await silent() == 1)
+        await owner.close()
+        await harness.close()
+    }
+
     /// The status that is under way may be older than what the second notification is about.
     @Test func hint_thatArrivesWhileAStatusIsRead_isFollowedAgain() async throws {
         let harness = try await Harness.make()
