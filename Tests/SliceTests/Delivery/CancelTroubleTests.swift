@@ -407,7 +407,7 @@ import Testing
 
     /// Nobody knew its status in many checks, because none was answered. Then one refusal says no more than any other one.
     @Test func statusWithoutAnAnswer_isNoRefusedStatus() async throws {
-        let (harness, store) = try await Harness.declined(through: 1)
+        let (harness, store) = try await Harness.declined(through: 2)
         store.refuseChecks(4_040_010)
         let canceller = harness.canceller(store)
         try await harness.write("UPDATE repricer.dependent_cancellations SET checks = 9")
