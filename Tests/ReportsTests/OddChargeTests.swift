@@ -33,12 +33,19 @@ import Testing
     }
 
     /// `day line explanation exception renewals` of each charge: the line of its change, and of how many it is a renewal.
-    private func told(_ sql: String) async throws -> [String] {
+    private func told(_ sql: String, in zone: String = "UTC") async throws -> [String] {
         let connection = try await TestDatabase.connect()
         try await connection.script(sql + "SET timezone = 'UTC';")
-        let lines = try await connection.query(
+        let found = try await lines(connection, zone)
+        await connection.close()
+        return found
+    }
+
+    private func lines(_ connection: PostgresConnection, _ zone: String) async throws -> [String] {
+        try await connection.script("SET timezone = '\(zone)'")
+        return try await connection.query(
             """
-            SELECT concat_ws(' ', to_char(m.occurred_at, 'MM-DD'), c.line, coalesce(m.explained_as, '-'),
+            SELECT concat_ws(' ', to_char(m.occurred_at AT TIME ZONE 'UTC', 'MM-DD'), c.line, coalesce(m.explained_as, '-'),
                 coalesce((SELECT string_agg(x.exception, '+') FROM report.charge_exception x
                     WHERE x.transaction_id = m.transaction_id), '-'),
                 (SELECT count(*) FROM repricer.charged_renewals r WHERE r.transaction_id = m.transaction_id)) AS line
@@ -46,8 +53,26 @@ import Testing
             WHERE m.kind = 'charge' ORDER BY m.occurred_at
             """
         ).map { try $0.text("line") }
-        await connection.close()
-        return lines
+    }
+
+    /// The clocks of New York went forward in this period, whose middle came half an hour after the end was told.
+    @Test(arguments: ["UTC", "America/New_York", "Europe/Berlin"])
+    func aPeriodThatWasEndedNearItsMiddle_countsTheSame_inASessionOfAnyTimeZone(zone: String)
+        async throws
+    {
+        let lines = try await told(
+            Self.first + Self.charge("2026-03-01Z", 12990, until: "2026-04-01Z")
+                + """
+                UPDATE repricer.price_changes SET effective_at = '2026-02-01Z', ended_at = '2026-02-01Z',
+                    due_effective_at = '2026-02-01Z', sent_at = '2026-01-05Z';
+                INSERT INTO repricer.subscription_events (original_transaction_id, bucket, signed_at, evidence_id, source,
+                    type, subtype, statement)
+                VALUES ('1', repricer.bucket_of('1'), '2026-03-16 11:30Z', 'ended', 'notification', 'EXPIRED', 'VOLUNTARY',
+                    '{}');
+                """
+                + Self.charge("2026-02-01Z", 12990, until: "2026-03-01Z"), in: zone)
+
+        #expect(lines == ["02-01 2 new_price - 1", "03-01 2 - after_end 1"])
     }
 
     /// The price was lowered again, and then somebody else raised it to what the first change had set.
