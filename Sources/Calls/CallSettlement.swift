@@ -67,7 +67,7 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
     }
 
     /// Quarantines an attempt whose answer cannot be stored. Nobody knows the outcome, and what the call carries says
-    /// so. The call is checked again and again and never sent.
+    /// so. The call is checked; only where nothing ever refused it may it be sent again, under its id.
     package func quarantine(
         _ attempt: Attempt<Kind>, because error: any Error, now: Instant, realNow: Int64
     ) async throws {

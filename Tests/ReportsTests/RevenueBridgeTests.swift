@@ -751,7 +751,8 @@ import Testing
                     SET repricer.as_of = '2026-01-20Z';
                     """)
         func rows(in currency: String) async throws -> [String] {
-            try await connection.script("SET repricer.reporting_currency = '\(currency)'; SET datestyle = 'SQL, DMY'")
+            try await connection.script(
+                "SET repricer.reporting_currency = '\(currency)'; SET datestyle = 'SQL, DMY'")
             return try await connection.query(
                 """
                 SELECT concat_ws(' ', currency, opening_milliunits, closing_milliunits, to_char(rates_from, 'YYYY-MM-DD'), rates::text,

@@ -24,7 +24,7 @@ package enum WaveReleaseQueries {
         guard !ids.isEmpty else { return [:] }
         let rows = try connection.query(
             """
-            -- name: waitingWaves
+            -- name: earliestReleases
             SELECT b.batch_id, w.number, w.wave ->> 'release' AS release,
                 (w.wave ->> 'at')::timestamptz AS planned_at, (w.wave ->> 'after_ms')::bigint AS after_ms,
                 CASE WHEN w.number > 1 THEN (b.waves -> (w.number - 2)::integer ->> 'at')::timestamptz END AS planned_before,
