@@ -132,8 +132,7 @@ struct Claimer: Sendable {
                 statements += moves
                 guard
                     let (call, intent, group) = call(
-                        of: probing.map { batch in judged.filter { $0.change.batchID == batch } }
-                            ?? judged, subscription.facts, bucket: turn.bucket, realNow: realNow)
+                        of: judged, probing, subscription.facts, turn.bucket, realNow: realNow)
                 else { continue }
                 let changes = claim.note(call, group, of: id, wasCalled: found.wasCalled)
                 follow(call, changes)
@@ -308,9 +307,12 @@ struct Claimer: Sendable {
     /// The one call of a subscription in this claim. It carries the group of the most urgent change. A probe is a call of
     /// its batch: an answer to a change of another one says nothing of what halted it.
     private func call(
-        of judged: [JudgedChange], _ facts: SubscriptionFacts, bucket: Int, realNow: Int64
+        of judged: [JudgedChange], _ probing: String?, _ facts: SubscriptionFacts, _ bucket: Int,
+        realNow: Int64
     ) -> (StoreCall, PriceChangeIntent, [JudgedChange])? {
-        let sendable = judged.filter(\.isSendable)
+        let sendable = judged.filter { change in
+            change.isSendable && probing.map { $0 == change.change.batchID } ?? true
+        }
         guard let first = sendable.first else { return nil }
         let key = sendable.count > 1 ? first.groupKey : nil
         let group = key.map { key in sendable.filter { $0.groupKey == key } } ?? [first]

@@ -20,19 +20,22 @@ package enum StalenessQueries {
         """
     }
 
-    /// The scheduled changes, not past their renewal, that Apple was to tell the customer of before `now - margin`. The
-    /// notice moves with the renewal at which the change is due. Where it is not known whether Apple asks, it may only
-    /// announce, which it does 27 days before the renewal (`apple-contract.md`, "Timing").
+    /// When Apple tells the customer of the change `c`. It moves with the renewal at which the change is due. Where it is
+    /// not known whether Apple asks, it may only announce, which it does 27 days before the renewal
+    /// (`apple-contract.md`, "Timing").
+    private static let noticeAt: SQL = """
+        (c.due_effective_at - CASE c.forecast_consent WHEN 'not_known'
+            THEN least(c.forecast_effective_at - c.forecast_notice_at, interval '648 hours')
+            ELSE c.forecast_effective_at - c.forecast_notice_at END)
+        """
+
+    /// The scheduled changes `c`, not past their renewal, that Apple was to tell the customer of before `now - margin`.
     private static func pastNotice(now: Int64, margin: Int64) -> SQL {
         """
-        SELECT c.original_transaction_id, c.bucket, c.batch_id, c.due_effective_at, n.notice_at
-        FROM repricer.price_changes c, LATERAL (
-            SELECT CASE c.forecast_consent WHEN 'not_known'
-                THEN greatest(p.notice_at, c.due_effective_at - interval '648 hours') ELSE p.notice_at END AS notice_at
-            FROM (SELECT c.due_effective_at - (c.forecast_effective_at - c.forecast_notice_at) AS notice_at) p
-        ) n
+        SELECT c.original_transaction_id, c.bucket, c.batch_id, c.due_effective_at FROM repricer.price_changes c
         WHERE c.stage = 'scheduled' AND c.forecast_notice_at <= \(timestamp: now - margin)
-            AND c.due_effective_at > \(timestamp: now - margin) AND n.notice_at <= \(timestamp: now - margin)
+            AND c.due_effective_at > \(timestamp: now - margin)
+            AND \(fragment: noticeAt) <= \(timestamp: now - margin)
         """
     }
 
@@ -41,8 +44,7 @@ package enum StalenessQueries {
         """
         \(fragment: pastRenewal(now: now, margin: margin))
         UNION ALL
-        SELECT n.original_transaction_id, n.bucket, n.batch_id, n.due_effective_at
-        FROM (\(fragment: pastNotice(now: now, margin: margin))) n
+        \(fragment: pastNotice(now: now, margin: margin))
         """
     }
 
@@ -54,13 +56,12 @@ package enum StalenessQueries {
         SELECT s.batch_id FROM (
             \(fragment: pastRenewal(now: now, margin: margin))
             UNION ALL
-            SELECT n.original_transaction_id, n.bucket, n.batch_id, n.due_effective_at
-            FROM (\(fragment: pastNotice(now: now, margin: margin))) n
-            WHERE NOT EXISTS (
+            \(fragment: pastNotice(now: now, margin: margin))
+            AND NOT EXISTS (
                 SELECT FROM repricer.status_checks l
-                WHERE l.original_transaction_id = n.original_transaction_id AND l.bucket = n.bucket
+                WHERE l.original_transaction_id = c.original_transaction_id AND l.bucket = c.bucket
                     AND l.reason = 'silent' AND l.list_id = '' AND l.outcome IN ('read', 'drifted')
-                    AND l.done_at >= n.notice_at)
+                    AND l.done_at >= \(fragment: noticeAt))
         ) s
         WHERE NOT coalesce((
             SELECT u.in_billing_retry OR u.status IN (3, 4) FROM repricer.subscriptions u
