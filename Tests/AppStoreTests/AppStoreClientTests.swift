@@ -173,6 +173,18 @@ import Testing
         #expect(reply.httpStatus == status)
     }
 
+    /// Who names no usable wait asks for none: it would silence all others for a minute.
+    @Test(arguments: [("40", 40), ("-1", nil), ("soon", nil), ("", nil)] as [(String, Int?)])
+    func outage_waitsAsAsked_orNotAtAll(value: String, seconds: Int?) async throws {
+        let headers = HTTPHeaders([("Retry-After", value)])
+        guard case .unknown(_, let reply) = try await change(refusal(503, 5_030_000, headers))
+        else {
+            Issue.record("a 503 is no outcome")
+            return
+        }
+        #expect(reply.retryAfter == seconds.map { .seconds($0) })
+    }
+
     @Test(
         arguments: [
             ("1767571205000", 5000), ("5", 5000), ("0", 1000), ("1767571205", 5000),

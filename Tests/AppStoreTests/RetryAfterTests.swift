@@ -24,6 +24,9 @@ import Testing
             let until = RetryAfter.instant(value, now: ours, date: Self.date)
 
             #expect(until.milliseconds - ours == wait, "\(skew)")
+            // The default wait is for who must wait. An outage that names none is another matter.
+            let usable = RetryAfter.usable(value, now: ours, date: Self.date)
+            #expect(usable == (wait == 60_000 ? nil : until), "\(skew)")
         }
     }
 

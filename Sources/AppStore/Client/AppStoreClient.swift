@@ -182,10 +182,11 @@ package struct AppStoreClient: Sendable {
                     response.headers["Retry-After"], now: now, date: response.headers["Date"]),
                 reply)
         case 408, 500...599:
-            reply.retryAfter = response.headers["Retry-After"].map { value in
-                let until = RetryAfter.instant(
-                    value, now: now, date: response.headers["Date"])
-                return clock.realDuration(of: .milliseconds(until.milliseconds - now))
+            // One subscription that is answered so must not silence the others for a minute that nobody asked for.
+            let until = RetryAfter.usable(
+                response.headers["Retry-After"], now: now, date: response.headers["Date"])
+            reply.retryAfter = until.map { until in
+                clock.realDuration(of: .milliseconds(until.milliseconds - now))
             }
             return .unknown(reason: "the App Store answered \(code)", reply)
         default:

@@ -17,13 +17,19 @@ enum RetryAfter {
     ///
     /// An instant in the header is by the clock of the answer. Its header `date` shows how far our clock is from that.
     static func instant(_ value: String?, now: Int64, date: String? = nil) -> Instant {
+        usable(value, now: now, date: date)
+            ?? Instant(milliseconds: now).advanced(by: waitDefault)
+    }
+
+    /// The same; nil where the header has no usable value.
+    static func usable(_ value: String?, now: Int64, date: String? = nil) -> Instant? {
         let start = Instant(milliseconds: now)
         let skew = date.flatMap(HTTPDate.parse).map { now &- $0 }
             .flatMap { $0.magnitude <= UInt64(skewMax) ? $0 : nil }
         let named = value.flatMap { milliseconds($0, now: now, skew: skew ?? 0) }
             .map(Instant.init(milliseconds:))
         let usable = named.flatMap { $0 > start ? $0 : nil }
-        return min(usable ?? start.advanced(by: waitDefault), start.advanced(by: waitMax))
+        return usable.map { min($0, start.advanced(by: waitMax)) }
     }
 
     private static func milliseconds(_ value: String, now: Int64, skew: Int64) -> Int64? {
