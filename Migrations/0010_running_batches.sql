@@ -38,8 +38,8 @@ END
 $$;
 
 -- The service releases the waves whose time has come. While the batch, or everything, is paused or halted, or while no price
--- change can leave, they wait: all waves that became due meanwhile would otherwise go at once. Only a halted batch that has no row left to ask with gets its
--- next wave. Returns what it released.
+-- change can leave, they wait: all waves that became due meanwhile would otherwise go at once. Only a halted batch that has no
+-- row left to ask with gets its next wave. Returns what it released.
 CREATE FUNCTION repricer.release_due_waves(p_at timestamptz)
     RETURNS TABLE (batch_id uuid, name text, wave integer, label text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = repricer, pg_temp AS $$

@@ -196,18 +196,24 @@ import Testing
         await harness.delivery.close()
     }
 
-    /// A repetition that is on its way may be accepted a moment later.
-    @Test(arguments: [
-        "next_attempt_at = NULL, next_step = 'send'",
-        "in_flight_until = clock_timestamp() + interval '1 minute'",
-    ])
-    func massExtension_whoseRepetitionIsOnItsWay_isNotGivenUp(call: String) async throws {
+    /// A mass extension that is refused at each attempt in words that say nothing of it.
+    private func refusedInUnclearWords() async throws -> (ExtensionHarness, Extender) {
         let harness = try await ExtensionHarness.make(
             Array(repeating: .refused(4_000_999), count: 99))
         try await harness.requestAll()
         let extender = harness.extender()
         try await harness.work(extender)
         try await harness.passUntilChecked(extender)
+        return (harness, extender)
+    }
+
+    /// A repetition that is on its way may be accepted a moment later.
+    @Test(arguments: [
+        "next_attempt_at = NULL, next_step = 'send'",
+        "in_flight_until = clock_timestamp() + interval '1 minute'",
+    ])
+    func massExtension_whoseRepetitionIsOnItsWay_isNotGivenUp(call: String) async throws {
+        let (harness, _) = try await refusedInUnclearWords()
         harness.pass(.seconds(86_400))
         let former = try await harness.delivery.texts(
             "SELECT next_attempt_at::text AS text FROM repricer.store_calls")
@@ -314,12 +320,7 @@ import Testing
 
     /// It was refused in words that say nothing, and is called again and again: a person may end it, a day later.
     @Test func massExtension_refusedInUnclearWords_isNamed_andCanBeGivenUp() async throws {
-        let harness = try await ExtensionHarness.make(
-            Array(repeating: .refused(4_000_999), count: 99))
-        try await harness.requestAll()
-        let extender = harness.extender()
-        try await harness.work(extender)
-        try await harness.passUntilChecked(extender)
+        let (harness, extender) = try await refusedInUnclearWords()
 
         let parked = try await harness.delivery.service.withTransaction {
             try ParkedWorkQueries.besidesBatches(limit: 5, on: $0)
