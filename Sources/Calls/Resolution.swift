@@ -171,6 +171,7 @@ package struct ResolutionTable: Sendable {
     package static let systemicWait: Duration = .seconds(2)
     /// Used in place of an error code for "answered with 200, and no effect shows".
     package static let answeredCode: Int64 = 200
+    private static let noEffect = "answered, and no effect shows"
 
     package let call: StoreCall
     package let policy: CallPolicy
@@ -195,7 +196,11 @@ package struct ResolutionTable: Sendable {
         switch answer {
         case .answered where call.step == .send && policy.checksAnswers:
             return .open(
-                .check, reason: "answered, and no effect shows", errorCode: Self.answeredCode)
+                .check, reason: Self.noEffect, errorCode: Self.answeredCode)
+        case .answered where call.step == .send && call.errorCode == nil && !call.isOver:
+            return .open(
+                call.attempts >= Self.sendsBeforeCheck ? .check : .send, reason: Self.noEffect,
+                errorCode: nil)
         case .answered: return notSeen()
         case .unknown(let reason, _):
             let next: StoreCall.Step =
@@ -240,7 +245,7 @@ package struct ResolutionTable: Sendable {
             return .open(
                 .check,
                 reason: code == Self.answeredCode
-                    ? "answered, and no effect shows" : "refused with \(code), not seen yet",
+                    ? Self.noEffect : "refused with \(code), not seen yet",
                 errorCode: code)
         }
         // The call cannot succeed as it stands, since the subscription changed. What it carries is judged on the

@@ -57,6 +57,49 @@ private typealias Story = LifecycleStory
         #expect(try #require(folded.changes.first).progress.effectiveAt == Story.at(31))
     }
 
+    /// After a restored backup its call is not known. An extension before that call, of which its plan knew nothing, moved
+    /// the renewals, so its date is no renewal any more.
+    @Test(arguments: [true, false])
+    func change_adoptedAfterAnExtension_isDueAtARenewal(isDecrease: Bool) throws {
+        let price: Int64 = isDecrease ? 7990 : 15990
+        var change = Self.givenUp(.queued, to: price, since: Story.at(11))
+        change.requestReferenceID = nil
+        change.progress.dueAt = Story.at(31)
+        change.callProgress.dueAt = Story.at(31)
+        func moved(_ event: SubscriptionEvent) -> SubscriptionEvent {
+            var event = event
+            event.renewal?.renewalAt = Story.at(40)
+            event.transaction?.expiresAt = Story.at(40)
+            return event
+        }
+        let extended = moved(
+            Story.event(
+                10, "RENEWAL_EXTENDED", charged: [Story.charged()], renewing: [Story.renewing()]))
+        let shown = moved(
+            Story.event(
+                12, "PRICE_CHANGE", charged: [Story.charged()],
+                renewing: [
+                    isDecrease ? Story.renewing(price: price) : Story.renewing(status: "SCHEDULED")
+                ]))
+
+        let (folded, lines) = Story.fold([Story.bought, extended, shown], [change])
+
+        #expect(lines.map(\.reason) == ["adopted", "renewals_moved"])
+        #expect(folded.changes.map(\.progress.dueAt) == [Story.at(40)])
+        #expect(folded.changes.map(\.progress.slip) == [.other])
+    }
+
+    /// Its plan knew the renewals, so nothing moves.
+    @Test func change_adoptedWithTheRenewalsOfItsPlan_keepsItsDate() {
+        var change = Self.givenUp(.queued)
+        change.requestReferenceID = nil
+
+        let (folded, lines) = Story.fold([Story.bought, Story.priceChange], [change])
+
+        #expect(lines.map(\.reason) == ["adopted"])
+        #expect(folded.changes.map(\.progress.dueAt) == [Story.renewal])
+    }
+
     @Test func decrease_givenUpAndSeenInTheRenewal_isScheduled() {
         let told = Story.event(
             3, "PRICE_CHANGE", charged: [Story.charged()], renewing: [Story.renewing(price: 7990)])

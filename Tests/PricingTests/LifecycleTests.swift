@@ -152,13 +152,6 @@ private typealias Story = LifecycleStory
         #expect(Story.states([Story.bought, early]).isEmpty)
     }
 
-    @Test func change_answerToItsOwnCall_isScheduledWhateverItSays() {
-        let answer = Story.event(
-            3, id: Story.requestID, source: .response, renewing: [Story.renewing()])
-
-        #expect(Story.states([Story.bought, answer]) == ["change-A scheduled"])
-    }
-
     @Test func change_refundOfTheRunningPeriod_isCancelled_butOfAnEarlierOneIsNot() {
         let renewed = Story.event(
             31, "DID_RENEW", purchasedOn: 31, charged: [Story.charged()],

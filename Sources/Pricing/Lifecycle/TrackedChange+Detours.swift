@@ -163,6 +163,20 @@ extension TrackedChange {
         lines.append(note("renewals_moved", reading))
     }
 
+    /// Moves a change whose call this database does not know. Its date is that of an older plan, and the renewals may
+    /// have moved between that and the call. It is due at the first renewal that is not before that date; if that is one
+    /// renewal too early, because an extension was longer than the period, `readPeriod` finds it out.
+    mutating func moveToKnownRenewals(_ reading: Reading, _ lines: inout [Transition]) {
+        guard undoes == nil, requestReferenceID == nil, calledRenewalAt == nil,
+            renewalItem(reading)?.isInOffer == false,
+            let due = progress.dueAt, let renewal = reading.facts.renewal(around: due),
+            renewal != due
+        else { return }
+        progress.dueAt = renewal
+        noteSlip(.other, from: due, to: renewal, reading)
+        lines.append(note("renewals_moved", reading))
+    }
+
     /// Moves the change to the announced renewal. The App Store tells no customer before the lead time of the renewal
     /// in question. If the lead time of our renewal begins later, the App Store applied the call to an earlier renewal
     /// (an inference). That happens where an extension before the call became known only after it, or where an earlier

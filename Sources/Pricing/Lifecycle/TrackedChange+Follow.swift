@@ -107,7 +107,7 @@ extension TrackedChange {
         let isDoubtful = isCallDoubtful
         guard progress.state == .sending || progress.state == .unknown || isDoubtful
         else { return }
-        guard isAnswer(reading.event) || isApplied(in: renewalItem(reading)) else { return }
+        guard isApplied(in: renewalItem(reading)) || isConfirmed(byAnswer: reading) else { return }
         if undoes != nil, let item = renewalItem(reading), !isApplied(in: item) {
             // Apple does not say that a second call replaces the first, and here it did not. A later statement may show
             // that it did, where this one was behind.
@@ -118,6 +118,19 @@ extension TrackedChange {
         progress.endedAt = nil
         move(to: .scheduled, reason: isDoubtful ? lateReason : nil, reading, &lines)
         moveToRenewalStillToCome(reading, &lines)
+        moveToKnownRenewals(reading, &lines)
+    }
+
+    /// Whether the answer to its call confirms it although it does not show its price, because nothing in the answer could
+    /// show it: the announcement has no price, or an offer's price stands in its place. An answer that shows the
+    /// former state, another price or no such item confirms nothing, whatever its HTTP status: a status decides.
+    private func isConfirmed(byAnswer reading: Reading) -> Bool {
+        guard isAnswer(reading.event), let item = renewalItem(reading) else { return false }
+        // A further undo ends by an answer that still shows the increase.
+        guard undoes == nil else { return true }
+        guard isIncrease else { return item.price == nil || item.isInOffer }
+        return item.increaseStatus != nil && item.increasePrice == nil
+            && (item.price.map { $0 == oldPrice || $0 == newPrice } ?? true)
     }
 
     /// The reason of a change that continues although no call of ours is open for it.

@@ -1,11 +1,11 @@
 import Calls
 import Postgres
-import Pricing
 import ServiceKit
 import TestSupport
 import Testing
 
 @testable import Batches
+@testable import Pricing
 
 /// Calls without an answer that the App Store applies late: after the client gave up, and after the row did.
 @Suite(.database) struct LateEffectTests {
@@ -70,6 +70,40 @@ import Testing
         #expect(try await harness.changes() == ["A scheduled"])
         #expect(try await harness.requestStates() == ["answered"])
         return harness
+    }
+
+    /// HTTP 200, and what Apple signed says otherwise: the row is not scheduled by it. The call goes again under its id, and
+    /// statuses are read between, until one shows the change.
+    @Test(arguments: [
+        [StatementItem(sku: "A", price: 9990), StatementItem(sku: "B", price: 9990)],
+        [
+            StatementItem(
+                sku: "A", price: 9990, increaseStatus: "SCHEDULED", increasePrice: 12990)
+        ],
+        [StatementItem(sku: "B", price: 9990)],
+    ])
+    func delivery_answerContradictsItsCall_isUnknownUntilAStatusShowsIt(
+        items: [StatementItem]
+    ) async throws {
+        let harness = try await Harness.make()
+        harness.store.setAnswers([], nil, all: .contradicted(items))
+        try await harness.subscribe("1")
+        try await harness.submitAndApprove([Harness.row("1")])
+
+        _ = try await harness.scheduler().round()
+        let answered = try await harness.changes()
+        try await Self.pass(120, in: harness)
+        let unknown = try await harness.changes()
+        let (calls, checks) = (harness.store.calls, harness.store.checks)
+        harness.store.applyLate()
+        try await Self.pass(1200, in: harness)
+
+        #expect(answered == ["A unknown answered, and no effect shows"])
+        #expect(unknown.first?.hasPrefix("A unknown ") == true)
+        #expect(calls.count >= 3 && checks >= 1)
+        #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 1)
+        #expect(try await harness.changes() == ["A scheduled"])
+        await harness.close()
     }
 
     /// The price was there long before the call: nobody knows what became of that.

@@ -21,6 +21,8 @@ final class ScriptedStore: StoreCalls {
         case proxied(Int)
         /// Answered as if applied, and nothing happened.
         case ignored
+        /// Answered with 200, and the signed answer shows these items.
+        case contradicted([StatementItem])
     }
 
     struct State {
@@ -138,6 +140,10 @@ final class ScriptedStore: StoreCalls {
                 StoreReply(httpStatus: status))
         case .throttled(let until): return .throttled(until: until, StoreReply(httpStatus: 429))
         case .notSent: return .notSent(reason: "connection refused")
+        case .contradicted(let items):
+            var statement = statement(intent, source: .response)
+            statement.renewal?.items = items
+            return .answered([statement], StoreReply(httpStatus: 200))
         case .ignored:
             guard let before = state.withLock({ $0.latest[intent.transactionID] }) else {
                 return .answered([untouched(intent.transactionID)], StoreReply(httpStatus: 200))

@@ -1,0 +1,98 @@
+import Testing
+
+@testable import Pricing
+
+private typealias Story = LifecycleStory
+
+/// What the answer to a change's own call proves of it, by what the answer shows.
+@Suite struct CallAnswerTests {
+    struct Answer: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var newPrice: Int64 = 15990
+        /// nil: the answer has no renewal information.
+        var renewing: [StatementItem]?
+
+        var statement: SubscriptionEvent {
+            var event = Story.event(
+                2, id: Story.requestID, source: .response, charged: [Story.charged()],
+                renewing: renewing)
+            if renewing == nil { event.renewal = nil }
+            return event
+        }
+
+        var change: TrackedChange { Story.change(to: newPrice) }
+    }
+
+    private static func item(price: Int64? = 9990, status: String? = nil) -> StatementItem {
+        StatementItem(sku: "A", price: price, increaseStatus: status)
+    }
+
+    private static var inOffer: StatementItem {
+        var item = item(price: 990)
+        item.offerPrice = 990
+        return item
+    }
+
+    private static let proofs = [
+        Answer(testDescription: "its price", renewing: [Story.renewing(status: "SCHEDULED")]),
+        Answer(testDescription: "told already", renewing: [Story.renewing(status: "PENDING")]),
+        Answer(testDescription: "increase, no price of it", renewing: [item(status: "SCHEDULED")]),
+        Answer(
+            testDescription: "increase, no price", renewing: [item(price: nil, status: "PENDING")]),
+        Answer(
+            testDescription: "decrease", newPrice: 7990, renewing: [Story.renewing(price: 7990)]),
+        Answer(testDescription: "decrease, no price", newPrice: 7990, renewing: [item(price: nil)]),
+        Answer(testDescription: "decrease in an offer", newPrice: 7990, renewing: [inOffer]),
+    ]
+
+    private static let contradictions = [
+        Answer(testDescription: "as before", renewing: [Story.renewing()]),
+        Answer(
+            testDescription: "another increase",
+            renewing: [Story.renewing(status: "SCHEDULED", to: 12990)]),
+        Answer(
+            testDescription: "an increase beside another price",
+            renewing: [item(price: 4990, status: "SCHEDULED")]),
+        Answer(testDescription: "no such item", renewing: [Story.renewing("B")]),
+        Answer(testDescription: "no items", renewing: []),
+        Answer(testDescription: "no renewal", renewing: nil),
+        Answer(
+            testDescription: "decrease, as before", newPrice: 7990, renewing: [Story.renewing()]),
+        Answer(
+            testDescription: "decrease, another price", newPrice: 7990,
+            renewing: [Story.renewing(price: 5990)]),
+        Answer(testDescription: "decrease, no renewal", newPrice: 7990, renewing: nil),
+    ]
+
+    @Test(arguments: proofs)
+    func answer_showingTheChange_schedulesIt(answer: Answer) throws {
+        let states = Story.states([Story.bought, answer.statement], [answer.change])
+
+        #expect(states.first == "change-A scheduled")
+    }
+
+    /// HTTP 200 with a signed statement that says otherwise: nobody knows yet, so the call stays open.
+    @Test(arguments: contradictions)
+    func answer_contradictingItsCall_schedulesNothing(answer: Answer) throws {
+        let (state, lines) = Story.fold([Story.bought, answer.statement], [answer.change])
+
+        #expect(lines.isEmpty)
+        #expect(state.changes.map(\.progress.state) == [.sending])
+    }
+
+    /// The statement that shows it later settles it, as after a lost answer.
+    @Test(arguments: contradictions)
+    func answer_contradictingItsCall_isMendedByALaterStatement(answer: Answer) throws {
+        let shown = Story.event(
+            4, charged: [Story.charged()],
+            renewing: [
+                answer.newPrice > 9990
+                    ? Story.renewing(status: "SCHEDULED") : Story.renewing(price: answer.newPrice)
+            ])
+
+        let (state, lines) = Story.fold([Story.bought, answer.statement, shown], [answer.change])
+
+        #expect(lines.map(\.state) == [.scheduled])
+        #expect(state.changes.map(\.progress.scheduledAt) == [Story.at(4)])
+    }
+}
