@@ -65,6 +65,20 @@ CREATE FUNCTION repricer.is_refused(p_state text, p_refused_at timestamptz, p_do
     RETURN p_state = 'rejected' OR p_refused_at IS NOT NULL AND p_doubtful_since IS NULL
         AND p_state IN ('queued', 'ineligible', 'missed', 'aborted');
 
+-- Whether a charge is one of a change's item, under any of its names. Once the item was charged under its name of today, a former
+-- name is another item's; a seat that is added may still come under the name that the running period was charged under.
+CREATE FUNCTION repricer.is_of_item(p_charged text, p_at timestamptz, p_is_added_seat boolean, p_sku text, p_current_sku text,
+    p_former_skus text[], p_current_from timestamptz) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN p_charged = coalesce(p_current_sku, p_sku)
+        OR (p_charged = p_sku OR coalesce(p_charged = ANY (p_former_skus), false))
+            AND (p_current_from IS NULL OR p_is_added_seat OR p_at < p_current_from);
+
+-- The same for the names of an item, that of today first.
+CREATE FUNCTION repricer.is_of_item(p_charged text, p_at timestamptz, p_is_added_seat boolean, p_names text[],
+    p_current_from timestamptz) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN p_charged = ANY (p_names)
+        AND (p_current_from IS NULL OR p_is_added_seat OR p_at < p_current_from OR p_charged = p_names[1]);
+
 -- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
 -- A later change back to the same price takes the later renewals. Renewals under any name of the item count alike. An undo
 -- sets no price of its own: its renewals stay under the change that set it. A partly refunded renewal counts with the part
@@ -85,7 +99,7 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.p
         GROUP BY e.kind, e.occurred_at, e.number) k) AS tax_exclusive_milliunits
 FROM repricer.price_changes c
 JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
-    AND (h.sku = c.sku OR h.sku = c.current_sku OR h.sku = ANY (c.former_skus))
+    AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
     AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits
     AND h.currency = c.currency
     AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
@@ -156,7 +170,7 @@ CROSS JOIN LATERAL (
             OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id) AS bought
         FROM repricer.charges k
         WHERE k.original_transaction_id = c.original_transaction_id
-            AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))) k
+            AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)) k
     OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND c.effective_at <= h.purchased_at AS is_in_effect,
@@ -244,7 +258,7 @@ CROSS JOIN LATERAL (
                     AND NOT EXISTS (
                         SELECT FROM repricer.charges b
                         WHERE b.original_transaction_id = c.original_transaction_id
-                            AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus))
+                            AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
                             AND b.purchased_at > q.signed_at AND b.purchased_at < h.purchased_at)
                     AND NOT EXISTS (
                         SELECT FROM repricer.told_statements r
@@ -270,7 +284,8 @@ CROSS JOIN LATERAL (
             AND (h.is_purchase OR EXISTS (
                 SELECT FROM repricer.charges b
                 WHERE b.original_transaction_id = c.original_transaction_id
-                    AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus)) AND b.is_purchase
+                    AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                    AND b.is_purchase
                     AND NOT b.is_added_seat
                     AND CASE WHEN t.is_in_effect THEN b.purchased_at > c.effective_at ELSE b.purchased_at >= c.ended_at END
                     AND b.purchased_at < h.purchased_at
@@ -285,7 +300,7 @@ CROSS JOIN LATERAL (
                             AND q.signed_at > c.effective_at AND q.signed_at < b.purchased_at) OR NOT EXISTS (
                         SELECT FROM repricer.charges p
                         WHERE p.original_transaction_id = c.original_transaction_id
-                            AND (p.sku = c.sku OR p.sku = c.current_sku OR p.sku = ANY (c.former_skus))
+                            AND repricer.is_of_item(p.sku, p.purchased_at, p.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
                             AND p.purchased_at < b.purchased_at
                             AND coalesce(p.expires_at > b.purchased_at - interval '1 minute', true) AND p.revoked_at IS NULL
                             AND (p.refunded_milliunits = 0
@@ -302,14 +317,15 @@ WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled
         AND NOT EXISTS (
             SELECT FROM repricer.charges b
             WHERE b.original_transaction_id = c.original_transaction_id
-                AND (b.sku = c.sku OR b.sku = c.current_sku OR b.sku = ANY (c.former_skus)) AND b.is_purchase AND NOT b.is_added_seat
+                AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                AND b.is_purchase AND NOT b.is_added_seat
                 AND b.purchased_at >= coalesce(c.sent_at, c.refused_at) AND b.purchased_at < h.purchased_at
                 AND b.currency = h.currency AND b.price_milliunits = h.price_milliunits)
         -- Rows that were refused do not follow a rename, so that the charge's own name decides.
         AND (a.is_alone OR NOT EXISTS (
             SELECT FROM repricer.price_changes n
             WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
-                AND (h.sku = n.sku OR h.sku = n.current_sku OR h.sku = ANY (n.former_skus))
+                AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, n.sku, n.current_sku, n.former_skus, n.current_sku_from)
                 AND h.purchased_at >= coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)
                 AND CASE WHEN repricer.is_refused(n.state, n.refused_at, n.doubtful_since)
                     THEN (coalesce(n.sent_at, n.refused_at), n.change_id) > (coalesce(c.sent_at, c.refused_at), c.change_id)
@@ -358,7 +374,7 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS o
         ELSE c.current_price_milliunits END::numeric * CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
             SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
             WHERE k.original_transaction_id = c.original_transaction_id
-                AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+                AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
                 AND k.expires_at = h.expires_at), 1) END, 'the seats of price change ' || c.change_id) AS expected_milliunits,
     h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
@@ -381,7 +397,7 @@ CROSS JOIN LATERAL (
             OVER (ORDER BY k.purchased_at) AS bought
         FROM repricer.charges k
         WHERE k.original_transaction_id = c.original_transaction_id
-            AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))) k
+            AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)) k
     OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect,
@@ -508,7 +524,7 @@ SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency,
     CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
         SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
         WHERE k.original_transaction_id = c.original_transaction_id
-            AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+            AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
             AND k.purchased_at >= c.effective_at AND k.expires_at = h.expires_at), 1) END AS quantity,
     h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
     -- A refunded charge says nothing about the price of later renewals.
@@ -521,7 +537,7 @@ CROSS JOIN LATERAL (
     SELECT k.*, count(*) OVER (PARTITION BY k.expires_at) AS paid_by
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
-        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+        AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
         AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
     -- An added seat, or a second charge, may be refunded while the period stays paid. An added seat may cost only a part of the
     -- price, so it says nothing about the price of later renewals. After a rename, another item may have taken the former name.
@@ -570,7 +586,7 @@ SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, h.sku, h.ex
         * CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
             SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
             WHERE k.original_transaction_id = c.original_transaction_id
-                AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus))
+                AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
                 AND k.expires_at = h.expires_at), 1) END, 'the seats of price change ' || c.change_id) AS expected_milliunits,
     h.currency, h.storefront
 FROM repricer.price_changes c
@@ -581,7 +597,8 @@ CROSS JOIN LATERAL (
     SELECT k.*, count(*) OVER (PARTITION BY k.expires_at) AS paid_by
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
-        AND (k.sku = c.sku OR k.sku = c.current_sku OR k.sku = ANY (c.former_skus)) AND k.expires_at IS NOT NULL
+        AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+        AND k.expires_at IS NOT NULL
     ORDER BY k.expires_at DESC, k.revoked_at IS NOT NULL,
         k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.is_added_seat,
         k.purchased_at DESC, k.transaction_id, k.sku = coalesce(c.current_sku, c.sku) DESC, k.sku LIMIT 1) h

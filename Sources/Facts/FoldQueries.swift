@@ -52,8 +52,8 @@ package enum FoldQueries {
         SELECT original_transaction_id, change_id, state, reason, scheduled_at, consent_asked_at,
             accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at, send_by, doubtful_since,
             planned_effective_at, called_renewal_at, moved_since_call, sku, dependent_skus, current_sku, current_dependent_skus,
-            called_sku, called_dependent_skus, former_skus, currency, current_price_milliunits,
-            new_price_milliunits, request_reference_id, undoes_change_id, is_leaving,
+            called_sku, called_dependent_skus, former_skus, current_sku_from, currency,
+            current_price_milliunits, new_price_milliunits, request_reference_id, undoes_change_id, is_leaving,
             CASE WHEN cardinality(dependent_skus) > 0 THEN (
                 SELECT ARRAY(SELECT jsonb_array_elements_text(item -> 'dependentSKUs'))
                 FROM repricer.store_calls r, jsonb_array_elements(r.intent -> 'items') item
@@ -109,6 +109,7 @@ package enum FoldQueries {
         change.calledDependentSKUs = calledDependents == dependents ? nil : calledDependents
         change.toldDependentSKUs = try row.textsOrNil("told_dependent_skus")
         change.formerSKUs = try row.textsOrNil("former_skus") ?? []
+        change.currentSKUFrom = try row.instant("current_sku_from")
         change.requestReferenceID = try row.textOrNil("request_reference_id")
         change.sentAt = try row.instant("sent_at")
         change.sendBy = try row.instant("send_by")

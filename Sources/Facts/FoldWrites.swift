@@ -181,7 +181,7 @@ package struct FoldWrites: Sendable {
                 acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
                 state_since = t.state_since, current_sku = nullif(t.current_sku, c.sku),
                 current_dependent_skus = nullif(t.current_dependent_skus, c.dependent_skus),
-                former_skus = t.former_skus,
+                former_skus = t.former_skus, current_sku_from = t.current_sku_from,
                 planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
                     THEN t.planned_at END,
                 due_effective_at = coalesce(t.due_at, c.due_effective_at), moved_since_call = t.moved_since_call,
@@ -201,6 +201,7 @@ package struct FoldWrites: Sendable {
                 \(changes.column { $0.change.sku })::text[],
                 \(changes.column { arrayText($0.change.dependentSKUs) })::text[],
                 \(texts: changes.sparseColumn { $0.change.formerSKUs.isEmpty ? nil : arrayText($0.change.formerSKUs) })::text[],
+                \(timestamps: changes.sparseColumn { $0.change.currentSKUFrom?.milliseconds })::timestamptz[],
                 \(timestamps: changes.sparseColumn { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
                 \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[],
                 \(texts: changes.sparseColumn { $0.change.progress.slip?.rawValue })::text[],
@@ -208,7 +209,7 @@ package struct FoldWrites: Sendable {
                 \(timestamps: changes.sparseColumn { $0.change.adoptedCallAt?.milliseconds })::timestamptz[]
             ) AS u (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
                 acceptance, effective_at, ended_at, state_since, current_sku, dependents,
-                former, due_at, planned_at, moved_since_call, is_leaving, adopted_call_at) OFFSET 0) AS t
+                former, current_sku_from, due_at, planned_at, moved_since_call, is_leaving, adopted_call_at) OFFSET 0) AS t
             WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
                 AND \(fragment: Bucket.isThat(of: changes.lazy.map(\.id), "c.bucket"))
             """

@@ -57,8 +57,8 @@ extension StoredCheckpoint.Reenabled: StoredObject {
 extension FoldCheckpoint.Told: StoredObject {
     static var unread: Self {
         Self(
-            changeID: "", sku: "", dependentSKUs: [], formerSKUs: [], progress: .unread,
-            calledAt: .unread)
+            changeID: "", sku: "", dependentSKUs: [], formerSKUs: [], currentSKUFrom: nil,
+            progress: .unread, calledAt: .unread)
     }
 
     mutating func pass<Pass: FieldPass>(_ fields: inout Pass) throws(Pass.Failure) {
@@ -66,6 +66,7 @@ extension FoldCheckpoint.Told: StoredObject {
         try fields.field("sku", &sku)
         try fields.field("dependents", &dependentSKUs)
         try fields.field("former", &formerSKUs)
+        try fields.field("currentFrom", &currentSKUFrom)
         try fields.field("calledAt", &calledAt)
         try fields.field("progress", &progress)
     }

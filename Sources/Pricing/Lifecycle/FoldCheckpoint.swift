@@ -10,6 +10,7 @@ package struct FoldCheckpoint: Hashable, Sendable {
         package var sku: String
         package var dependentSKUs: [String]
         package var formerSKUs: [String]
+        package var currentSKUFrom: Instant?
         package var progress: ChangeProgress
         /// When its call was sent, or the instant from which statements counted for another reason. A later call makes
         /// this entry void.
@@ -17,12 +18,13 @@ package struct FoldCheckpoint: Hashable, Sendable {
 
         package init(
             changeID: String, sku: String, dependentSKUs: [String], formerSKUs: [String],
-            progress: ChangeProgress, calledAt: Instant
+            currentSKUFrom: Instant?, progress: ChangeProgress, calledAt: Instant
         ) {
             self.changeID = changeID
             self.sku = sku
             self.dependentSKUs = dependentSKUs
             self.formerSKUs = formerSKUs
+            self.currentSKUFrom = currentSKUFrom
             self.progress = progress
             self.calledAt = calledAt
         }
@@ -163,8 +165,8 @@ extension FoldCheckpoint.Told {
     fileprivate init(_ change: TrackedChange) {
         self.init(
             changeID: change.changeID, sku: change.sku, dependentSKUs: change.dependentSKUs,
-            formerSKUs: change.formerSKUs, progress: change.progress,
-            calledAt: change.callProgress.since)
+            formerSKUs: change.formerSKUs, currentSKUFrom: change.currentSKUFrom,
+            progress: change.progress, calledAt: change.callProgress.since)
     }
 }
 
@@ -178,12 +180,14 @@ extension TrackedChange {
         sku = told.sku
         dependentSKUs = told.dependentSKUs
         formerSKUs = told.formerSKUs
+        currentSKUFrom = told.currentSKUFrom
         progress = told.progress
     }
 
     /// Whether it is the same change with the same progress.
     fileprivate func isTold(as other: TrackedChange) -> Bool {
         changeID == other.changeID && sku == other.sku && dependentSKUs == other.dependentSKUs
-            && formerSKUs == other.formerSKUs && progress == other.progress
+            && formerSKUs == other.formerSKUs && currentSKUFrom == other.currentSKUFrom
+            && progress == other.progress
     }
 }

@@ -69,6 +69,7 @@ package enum Lifecycle {
                 isExplained
                 ? state.changes[index].takeNameAfterEnd(reading)
                 : state.changes[index].follow(reading)
+            state.changes[index].noteChargeUnderNewName(reading)
         }
         transitions += state.dropDependentsOfDecliners(reading)
         state.cancelDependents(reading, transitions)

@@ -36,7 +36,17 @@ extension TrackedChange {
         calledSKU = calledSKU ?? sku
         if !formerSKUs.contains(sku) { formerSKUs.append(sku) }
         sku = rename.to
+        currentSKUFrom = nil
         lines.append(note("renamed from \(rename.from) to \(rename.to)", reading))
+    }
+
+    /// Notes the first period that was charged under the item's new name.
+    mutating func noteChargeUnderNewName(_ reading: Reading) {
+        guard !formerSKUs.isEmpty, currentSKUFrom == nil,
+            let transaction = reading.newTransaction, !transaction.addsSeats,
+            transaction.items.contains(where: { $0.sku == sku })
+        else { return }
+        currentSKUFrom = transaction.purchasedAt
     }
 
     /// The item as a transaction charges it. After a rename the transaction may still have the old name. In a later
