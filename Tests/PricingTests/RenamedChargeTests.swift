@@ -79,6 +79,38 @@ private typealias Story = LifecycleStory
         }
     }
 
+    /// A change knows since when its item is charged under its name of today, in any order and beside retention. Until then a
+    /// charge under a former name is its own.
+    @Test func changedItem_isItsNameOfToday_fromTheFirstPeriodChargedUnderIt() {
+        var random = StoryRandom(seed: 9)
+        var change = Story.change(sentAt: Story.at(1))
+        change.callProgress.since = Story.at(1)
+        func told(_ days: ClosedRange<Int64>, forgetting cut: Int64? = nil) -> [TrackedChange] {
+            let statements = Self.life.filter { days.contains($0.key.signedAt.days) }
+            var stored = StoredSubscription(id: "1", changes: [change])
+            let early = statements.filter { $0.key.signedAt.days < cut ?? .max }
+            for piece in ArrivalOrder(early, random: &random).pieces { stored.arrive(piece) }
+            if let cut { _ = stored.forget(before: Story.at(cut)) }
+            let late = statements.filter { $0.key.signedAt.days >= cut ?? .max }
+            for piece in ArrivalOrder(late, random: &random).pieces { stored.arrive(piece) }
+            return stored.state.changes
+        }
+        let steps: [(until: Int64, sku: String, from: Int64?)] = [
+            (10, "A2", nil), (11, "A2", nil), (31, "A2", 31), (35, "A3", nil), (36, "A4", nil),
+            (42, "A4", nil), (62, "A4", 62),
+        ]
+
+        let cuts: [Int64?] = [20, 33, 37, 45, 70] + Array(repeating: nil, count: 30)
+
+        for (until, sku, from) in steps {
+            for cut in cuts {
+                let change = told(0...until, forgetting: cut)[0]
+                #expect(change.sku == sku, "until \(until)")
+                #expect(change.currentSKUFrom == from.map(Story.at), "until \(until)")
+            }
+        }
+    }
+
     /// The charge is told under the new name alone until a late statement tells the rename, or that it was none.
     @Test func renameToldLate_movesTheLineToTheNameOfThen() {
         let bought = Self.told(0, "SUBSCRIBED", of: 0, as: ("A", "B"))
@@ -221,4 +253,9 @@ private typealias Story = LifecycleStory
                 "t0 charge A 9990", "t0 charge B 2000", "t20 charge A2 9990", "t20 charge A 2000",
             ])
     }
+}
+
+extension Instant {
+    /// Since the start of the story.
+    fileprivate var days: Int64 { (milliseconds - LifecycleStory.start.milliseconds) / 86_400_000 }
 }

@@ -1,3 +1,4 @@
+import Foundation
 package import Postgres
 
 /// The reports as they were before any figure was kept: each counts all facts anew. What is kept is compared with them.
@@ -616,9 +617,26 @@ package enum FormerViews {
 
         """#
 
+    /// The charges, where an item that took the former name of a renamed one has a name that nothing else has.
+    private static let charges = #"""
+        CREATE VIEW former.charges AS
+        SELECT h.original_transaction_id, h.transaction_id,
+            CASE WHEN NOT h.is_added_seat AND EXISTS (
+                    SELECT FROM repricer.price_changes p
+                    WHERE p.original_transaction_id = h.original_transaction_id AND p.current_sku_from <= h.purchased_at
+                        AND h.sku IN (SELECT unnest(array_remove(ARRAY[p.sku] || p.former_skus, coalesce(p.current_sku, p.sku)))))
+                THEN h.sku || ' of another item' ELSE h.sku END AS sku,
+            h.purchased_at, h.expires_at, h.revoked_at, h.price_milliunits, h.quantity, h.currency, h.storefront, h.is_offer,
+            h.is_purchase, h.is_added_seat, h.is_relisted, h.period, h.refunded_milliunits
+        FROM repricer.charges h;
+
+        """#
+
     static let all =
-        "CREATE SCHEMA former;" + priceChange + consentFunnel + revenueImpact + chargeException
-        + reconciliation + forecastAccuracy + knownFigures
+        "CREATE SCHEMA former;" + charges
+        + (priceChange + consentFunnel + revenueImpact + chargeException + reconciliation
+        + forecastAccuracy + knownFigures)
+        .replacingOccurrences(of: "repricer.charges ", with: "former.charges ")
 
     /// Statistics of large tables alone, without which a view of thousands of rows is read row by row. Those of the small
     /// ones and of the catalogue take longer than many a test.
