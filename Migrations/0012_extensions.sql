@@ -13,7 +13,7 @@ CREATE VIEW repricer.attributed_extensions AS
 SELECT e.*, coalesce(c.extension_id, m.extension_id) AS extension_id, c.extension_id IS NOT NULL AS is_single
 FROM repricer.renewal_extensions e
 LEFT JOIN LATERAL (
-    SELECT m.extension_id FROM repricer.mass_extensions m
+    SELECT m.extension_id, m.extend_by_days FROM repricer.mass_extensions m
     WHERE m.product_id = e.product_id AND m.state <> 'refused'
         AND (m.storefronts IS NULL OR e.storefront = ANY (m.storefronts))
         AND e.told_at >= m.called_at - interval '5 minutes'
@@ -37,9 +37,10 @@ LEFT JOIN LATERAL (
         AND CASE
             WHEN c.state = 'extended' THEN c.effective_at IS NULL OR c.effective_at = e.renewal_at
             WHEN c.state IN ('sending', 'unknown') THEN
-                -- A mass extension that failed for this subscription explains nothing; the subscription is extended by a
-                -- request of its own.
-                (m.extension_id IS NULL OR m.extension_id = c.mass_extension_id)
+                -- A mass extension that failed for this subscription explains nothing, nor does one of other days; the
+                -- subscription is extended by a request of its own.
+                (m.extension_id IS NULL OR m.extension_id = c.mass_extension_id
+                    OR NOT c.is_of_sandbox AND m.extend_by_days <> c.extend_by_days)
                 AND (c.is_of_sandbox OR e.renewal_at = e.renewal_before + c.extend_by_days * interval '24 hours')
             ELSE false END
     ORDER BY c.called_at DESC LIMIT 1

@@ -11477,7 +11477,8 @@ CREATE VIEW repricer.attributed_extensions AS
     COALESCE(c.extension_id, m.extension_id) AS extension_id,
     (c.extension_id IS NOT NULL) AS is_single
    FROM ((repricer.renewal_extensions e
-     LEFT JOIN LATERAL ( SELECT m_1.extension_id
+     LEFT JOIN LATERAL ( SELECT m_1.extension_id,
+            m_1.extend_by_days
            FROM repricer.mass_extensions m_1
           WHERE ((m_1.product_id = e.product_id) AND (m_1.state <> 'refused'::text) AND ((m_1.storefronts IS NULL) OR (e.storefront = ANY (m_1.storefronts))) AND (e.told_at >= (m_1.called_at - '00:05:00'::interval)) AND (e.told_at <= COALESCE((m_1.completed_at + '1 day'::interval), 'infinity'::timestamp with time zone)) AND (NOT (EXISTS ( SELECT
                    FROM repricer.renewal_extensions p
@@ -11491,7 +11492,7 @@ CREATE VIEW repricer.attributed_extensions AS
           WHERE ((c_1.original_transaction_id = e.original_transaction_id) AND (c_1.bucket = e.bucket) AND (e.outcome <> 'failed'::text) AND (e.told_at >= (c_1.called_at - '00:05:00'::interval)) AND
                 CASE
                     WHEN (c_1.state = 'extended'::text) THEN ((c_1.effective_at IS NULL) OR (c_1.effective_at = e.renewal_at))
-                    WHEN (c_1.state = ANY (ARRAY['sending'::text, 'unknown'::text])) THEN (((m.extension_id IS NULL) OR (m.extension_id = c_1.mass_extension_id)) AND (c_1.is_of_sandbox OR (e.renewal_at = (e.renewal_before + ((c_1.extend_by_days)::double precision * '24:00:00'::interval)))))
+                    WHEN (c_1.state = ANY (ARRAY['sending'::text, 'unknown'::text])) THEN (((m.extension_id IS NULL) OR (m.extension_id = c_1.mass_extension_id) OR ((NOT c_1.is_of_sandbox) AND (m.extend_by_days <> c_1.extend_by_days))) AND (c_1.is_of_sandbox OR (e.renewal_at = (e.renewal_before + ((c_1.extend_by_days)::double precision * '24:00:00'::interval)))))
                     ELSE false
                 END)
           ORDER BY c_1.called_at DESC

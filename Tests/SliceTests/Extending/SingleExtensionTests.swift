@@ -58,6 +58,28 @@ import Testing
         await harness.delivery.close()
     }
 
+    /// A mass extension of other days runs: the days tell whose the extension is.
+    @Test func extension_whenAnswerIsLostBesideAMassExtensionOfOtherDays_isSettledByItsDays()
+        async throws
+    {
+        let harness = try await ExtensionHarness.make()
+        try await harness.subscribe("1")
+        try await harness.requestAll(days: 10)
+        let extender = harness.extender()
+        try await harness.work(extender)
+        harness.calls.with { $0.replies = [.lost] }
+        try await harness.requestOne("1", days: 30)
+        try await harness.work(extender)
+
+        try await harness.tellExtended("1", days: 30, at: 1000)
+        harness.pass(.seconds(2))
+        try await harness.work(extender)
+
+        #expect(harness.calls.calls.filter { $0.hasPrefix("1 ") } == ["1 +30"])
+        #expect(try await harness.callStates() == ["extended by notification"])
+        await harness.delivery.close()
+    }
+
     /// The notification may be the mass extension's; the repeated call tells.
     @Test(arguments: [
         (ScriptedExtensions.Reply.done, "extended by answer"),
