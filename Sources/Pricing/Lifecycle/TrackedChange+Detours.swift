@@ -40,11 +40,13 @@ extension TrackedChange {
         lines.append(note("renamed from \(rename.from) to \(rename.to)", reading))
     }
 
-    /// Notes the first period that was charged under the item's new name.
+    /// Notes the first period that was charged under the item's new name. A period that was charged before the rename
+    /// keeps the former name in the ledger, although its transaction may show the new one.
     mutating func noteChargeUnderNewName(_ reading: Reading) {
         guard !formerSKUs.isEmpty, currentSKUFrom == nil,
             let transaction = reading.newTransaction, !transaction.addsSeats,
-            transaction.items.contains(where: { $0.sku == sku })
+            transaction.items.contains(where: { $0.sku == sku }),
+            reading.facts.namesWhenCharged(in: transaction).former[sku] == nil
         else { return }
         currentSKUFrom = transaction.purchasedAt
     }
