@@ -132,7 +132,7 @@ package struct CallPolicy: Sendable {
 /// | what came | first attempt | later |
 /// | --- | --- | --- |
 /// | the effect shows | applied | applied |
-/// | an answer, and no effect shows | the same id once more (or a check) | the same |
+/// | an answer, and no effect shows | a check, then the same id once more (or the answer counts as a refusal does) | the same |
 /// | a check that is refused, again and again | | checks, later and later, and parked; after lost answers the same id too |
 /// | a check that shows nothing | | the same id once more; after a refusal a few more checks, then the refusal counts |
 /// | not sent, 429 | released: judged anew, new id; parked after a second 429 in a row | the same id later |
@@ -195,12 +195,10 @@ package struct ResolutionTable: Sendable {
     package func resolve(_ answer: StoreAnswer) -> Resolution {
         switch answer {
         case .answered where call.step == .send && policy.checksAnswers:
-            return .open(
-                .check, reason: Self.noEffect, errorCode: Self.answeredCode)
+            return .open(.check, reason: Self.noEffect, errorCode: Self.answeredCode)
+        // The same id goes again only after a status has not shown the effect either.
         case .answered where call.step == .send && call.errorCode == nil && !call.isOver:
-            return .open(
-                call.attempts >= Self.sendsBeforeCheck ? .check : .send, reason: Self.noEffect,
-                errorCode: nil)
+            return .open(.check, reason: Self.noEffect, errorCode: nil)
         case .answered: return notSeen()
         case .unknown(let reason, _):
             let next: StoreCall.Step =

@@ -92,6 +92,8 @@ import Testing
 
         _ = try await harness.scheduler().round()
         let answered = try await harness.changes()
+        while harness.store.calls.count < 2 { try await Self.pass(5, in: harness) }
+        let checkedFirst = harness.store.checks
         try await Self.pass(120, in: harness)
         let unknown = try await harness.changes()
         let (calls, checks) = (harness.store.calls, harness.store.checks)
@@ -99,6 +101,7 @@ import Testing
         try await Self.pass(1200, in: harness)
 
         #expect(answered == ["A unknown answered, and no effect shows"])
+        #expect(checkedFirst > 0)
         #expect(unknown.first?.hasPrefix("A unknown ") == true)
         #expect(calls.count >= 3 && checks >= 1)
         #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 1)
