@@ -458,6 +458,6 @@ extension StoredChange {
             currency: change.currency, storefront: change.storefront, period: change.period,
             consent: change.forecastConsent, dependentSKUs: change.dependentSKUs,
             effectiveOnOrAfter: change.effectiveOnOrAfter.flatMap { CivilDate($0) },
-            foreseen: change.foreseen)
+            foreseen: change.foreseen, dueAt: change.dueEffectiveAt, sendBy: change.sendBy)
     }
 }

@@ -14,12 +14,15 @@ package struct StoredChange: Hashable, Sendable {
     package var effectiveOnOrAfter: CivilDate?
     /// The plan's forecast that a later call, though in time, would need consent.
     package var foreseen: ForeseenConsent?
+    /// The renewal that the plan dates it to, and the last call for that; nil for a change without a plan.
+    package var dueAt: Instant?
+    package var sendBy: Instant?
 
     package init(
         changeID: String, originalTransactionID: String, sku: String, newPrice: Int64,
         currentPrice: Int64, currency: String, storefront: String?, period: String?,
         consent: Consent, dependentSKUs: [String], effectiveOnOrAfter: CivilDate?,
-        foreseen: ForeseenConsent? = nil
+        foreseen: ForeseenConsent? = nil, dueAt: Instant? = nil, sendBy: Instant? = nil
     ) {
         self.changeID = changeID
         self.originalTransactionID = originalTransactionID
@@ -33,6 +36,8 @@ package struct StoredChange: Hashable, Sendable {
         self.dependentSKUs = dependentSKUs
         self.effectiveOnOrAfter = effectiveOnOrAfter
         self.foreseen = foreseen
+        self.dueAt = dueAt
+        self.sendBy = sendBy
     }
 }
 
@@ -85,6 +90,7 @@ extension Judge {
         let faults = [plan.fault, drift].compactMap { $0 }
         if let fault = faults.min(by: { $0.code.rank < $1.code.rank }) { return .ineligible(fault) }
         if let sendAfter = plan.sendAfter { return .wait(until: sendAfter) }
+        if let sooner = change.sooner(than: plan) { return .wait(until: sooner) }
         return .send(plan)
     }
 
@@ -109,6 +115,16 @@ extension Judge {
 }
 
 extension StoredChange {
+    /// From when a call reaches the renewal that was approved, where one now is too late for it. A call that needs consent
+    /// must leave up to 60 days before the renewal, and one that needs none 27, so the days before a consent lapses may
+    /// be too late, and those after it in time again.
+    fileprivate func sooner(than plan: PlanRow) -> Instant? {
+        guard let dueAt, let sendBy, let sooner = plan.soonerFrom, sooner <= sendBy,
+            let effectiveAt = plan.effectiveAt, effectiveAt > dueAt
+        else { return nil }
+        return sooner
+    }
+
     /// `withoutOurs` is the plan as if we had increased no other item.
     fileprivate func drift(
         to plan: PlanRow, at now: Instant, withoutOurs: () -> PlanRow

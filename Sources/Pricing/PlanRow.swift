@@ -50,6 +50,8 @@ package struct PlanRow: Hashable, Sendable {
     package var sendAfter: Instant?
     package var sendBy: Instant?
     package var effectiveAt: Instant?
+    /// The first later call that leads to an earlier renewal than `effectiveAt`; nil where none does.
+    package var soonerFrom: Instant?
     package var dependentSKUs: [String] = []
     package var expectedPrice: Int64?
     package var effectiveOnOrAfter: CivilDate?

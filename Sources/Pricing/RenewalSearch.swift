@@ -41,7 +41,11 @@ struct RenewalSearch {
             renewalAt: renewals.renewal(first), judgedAt: call,
             noticeAt: lead(of: reached).map { max(now, effectiveAt.advanced(by: -$0)) },
             sendAfter: call > now ? call : nil, sendBy: sendBy, effectiveAt: effectiveAt,
-            turn: turn(for: effectiveAt, from: call, to: sendBy))
+            turn: turn(for: effectiveAt, from: call, to: sendBy),
+            soonerFrom: turns.first { turn in
+                guard call < turn, let then = self.reached(by: turn) else { return false }
+                return then.index < reached.index && then.index >= target
+            })
     }
 
     /// Where the verdict first turns for calls up to the last one.

@@ -165,6 +165,7 @@ final class RowGroup: Sendable {
         plan.sendAfter = timeline.sendAfter
         plan.sendBy = timeline.sendBy
         plan.turn = timeline.turn
+        plan.soonerFrom = timeline.soonerFrom
         plan.effectiveAt = timeline.effectiveAt
         return plan
     }

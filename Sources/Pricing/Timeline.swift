@@ -14,6 +14,8 @@ package struct Timeline: Hashable, Sendable {
     package var effectiveAt: Instant
     /// The first instant at which a call with this `effectiveAt` gets another verdict; nil where there is none.
     package var turn: ConsentTurn?
+    /// The first later call that leads to an earlier renewal, because it needs no consent any more; nil where none does.
+    package var soonerFrom: Instant?
 
     /// How long before the renewal the App Store starts to tell the subscriber, unless the renewal is a conversion.
     package static func lead(consent: Consent, period: Period) -> Int64 {

@@ -132,6 +132,27 @@ private typealias Story = LifecycleStory
         #expect(over.isKnownFromStart)
     }
 
+    /// A payment is retried for 60 days, and Apple counts a lapse of up to 60 days to the same subscription. After a longer
+    /// pause a recovery is that of a later failure, and a purchase in the same subscription follows one that nobody told.
+    @Test(arguments: [(92, true), (93, false), (150, false)] as [(Int64, Bool)])
+    func pauseThatWasTold_isNoLongerThanApplesOwn(day: Int64, isKnown: Bool) {
+        let joined = ["A": Int64(9990), "B": 7990]
+        let expired = Told(day: 0, signed: 31, type: "EXPIRED", subtype: "VOLUNTARY", status: 2)
+        var back = Told(day: day, prices: joined, type: "SUBSCRIBED", subtype: "RESUBSCRIBE")
+        let retried = facts([
+            Self.first,
+            Told(day: 0, signed: 31, type: "DID_FAIL_TO_RENEW", status: 3),
+            Told(day: day, prices: joined, type: "DID_RENEW", subtype: "BILLING_RECOVERY"),
+        ])
+        let same = facts([Self.first, expired, back])
+        back.started = day
+        let anew = facts([Self.first, expired, back])
+
+        #expect(retried.knownSince == Story.at(isKnown ? 0 : day))
+        #expect(same.knownSince == Story.at(isKnown ? 0 : day))
+        #expect(anew.isKnownFromStart)
+    }
+
     /// What was told before says nothing of what came after: its first period may have been missed.
     @Test func pauseThatWasTold_andALaterPeriod_isAGap() {
         let joined = ["A": Int64(9990), "B": 7990]

@@ -65,6 +65,64 @@ struct SendingTests {
         #expect(gone.message == "9.99 USD is no longer scheduled")
     }
 
+    /// Another item rose on 8 October 2026, so the customer is asked until a year later, 60 days ahead. From 23 September on a call
+    /// is too late for the approved renewal, and from 8 October on it is in time again, 27 days ahead.
+    @Test(arguments: [
+        ("2027-09-22T00:00:00Z", nil as String?, "2027-11-22T00:00:00Z" as String?),
+        ("2027-09-25T00:00:00Z", "2027-10-08T00:00:00Z", nil as String?),
+        ("2027-10-07T00:00:00Z", "2027-10-08T00:00:00Z", nil),
+        ("2027-10-08T00:00:00Z", nil, "2027-11-22T00:00:00Z"),
+        ("2027-10-26T00:00:00Z", nil, "2027-11-22T00:00:00Z"),
+        ("2027-10-27T00:00:00Z", nil, "2028-11-22T00:00:00Z"),
+    ])
+    func change_tooLateWithConsentAndInTimeWithoutIt_waits(
+        now: String, until: String?, effectiveAt: String?
+    ) throws {
+        let (facts, context) = Self.risenUntilOctober
+        var change = Self.stored(consent: .required)
+        change.period = "P1Y"
+        change.dueAt = at("2027-11-22T00:00:00Z")
+        change.sendBy = at("2027-10-26T00:00:00Z")
+
+        let verdict = Judge.make(now: now).judgeForSending(change, facts: facts, context: context)
+
+        switch verdict {
+        case .wait(let instant):
+            #expect(instant.text.hasPrefix(try #require(until).prefix(10)))
+            #expect(effectiveAt == nil)
+        case .send(let plan):
+            #expect(plan.effectiveAt == effectiveAt.map(at))
+            #expect(until == nil)
+        case .ineligible(let fault): Issue.record("\(fault)")
+        }
+    }
+
+    /// What was planned in those days is approved for the later renewal, and goes at once.
+    @Test func change_plannedWhileTooLate_isSentAsApproved() {
+        let (facts, context) = Self.risenUntilOctober
+        var change = Self.stored(consent: .required)
+        change.period = "P1Y"
+        change.dueAt = at("2028-11-22T00:00:00Z")
+        change.sendBy = at("2028-10-26T00:00:00Z")
+
+        let verdict = Judge.make(now: "2027-09-25T00:00:00Z").judgeForSending(
+            change, facts: facts, context: context)
+
+        guard case .send(let plan) = verdict else {
+            Issue.record("\(verdict)")
+            return
+        }
+        #expect(plan.effectiveAt == at("2028-11-22T00:00:00Z"))
+    }
+
+    private static var risenUntilOctober: (SubscriptionFacts, JudgeContext) {
+        var context = ownContext
+        context.increaseHistory = [
+            .init(sku: "OTHER", at: at("2026-10-08T00:00:00Z"), source: .statement)
+        ]
+        return (.make(period: "P1Y", renewalAt: "2027-11-22T00:00:00Z"), context)
+    }
+
     @Test func change_whenHeldBack_waitsToTheMillisecond() {
         let due = at("2026-12-05T00:00:00.001Z")
         let change = Self.stored(onOrAfter: "2027-02-01")

@@ -67,8 +67,27 @@ extension Reading {
     /// or a new purchase after the end.
     var isAfterToldPause: Bool {
         let isRetried = before.isInBillingRetry || before.status == 3 || before.status == 4
-        if isRetried, event.subtype == "BILLING_RECOVERY" { return true }
-        return (before.status == 2 || before.status == 5) && isCustomersDoing
+        if isRetried, event.subtype == "BILLING_RECOVERY" { return !hasLongPause }
+        guard before.status == 2 || before.status == 5, isCustomersDoing else { return false }
+        return !hasLongPause || startsAnew
+    }
+
+    /// Whether the pause is longer than the App Store retries a payment, and longer than a lapse that Apple leaves out of
+    /// `recentSubscriptionStartDate`: 60 days each, and a day for charges that are not to the hour. Then one statement of an
+    /// end does not tell of the whole pause.
+    private var hasLongPause: Bool {
+        guard let began = newTransaction?.purchasedAt,
+            let ended = [before.expiresAt, before.renewalAt].compactMap(\.self).min()
+        else { return false }
+        return began.milliseconds(since: ended) > 61 * Instant.millisecondsPerDay
+    }
+
+    /// Whether Apple says that the subscription itself began with this purchase or later than the end.
+    private var startsAnew: Bool {
+        guard let started = facts.recentSubscriptionStartAt,
+            let ended = [before.expiresAt, before.renewalAt].compactMap(\.self).min()
+        else { return false }
+        return started >= ended
     }
 
     /// Whether an increase may have been missed between the running period and the new one in this statement.
