@@ -210,7 +210,7 @@ CREATE TABLE repricer.price_changes (
     current_sku text,
     called_sku text,
     former_skus text[],
-    current_sku_from timestamptz,
+    former_until timestamptz[],
     dependent_skus text[] NOT NULL DEFAULT '{}',
     current_dependent_skus text[],
     called_dependent_skus text[],
@@ -382,8 +382,9 @@ COMMENT ON COLUMN repricer.price_changes.called_sku IS
     'The item''s name in our last call, where it was renamed between submission and call.';
 COMMENT ON COLUMN repricer.price_changes.former_skus IS
     'Names that the item had since our call and lost again; a charge may bear any of them.';
-COMMENT ON COLUMN repricer.price_changes.current_sku_from IS
-    'When the first period began that was charged under current_sku. From then on a former name is another item''s. Null: not yet.';
+COMMENT ON COLUMN repricer.price_changes.former_until IS
+    'When the first period began that was charged under a newer name, for each of former_skus: from then on that name is another '
+    'item''s. Null: not yet.';
 COMMENT ON COLUMN repricer.price_changes.current_dependent_skus IS
     'The dependents'' names today, where one was renamed after submission.';
 COMMENT ON COLUMN repricer.price_changes.called_dependent_skus IS
@@ -440,7 +441,7 @@ CREATE TABLE repricer.price_change_versions (
     claim_recorded_at timestamptz,
     current_sku text,
     former_skus text[],
-    current_sku_from timestamptz,
+    former_until timestamptz[],
     current_dependent_skus text[],
     send_after timestamptz,
     send_by timestamptz NOT NULL,
@@ -487,12 +488,12 @@ DECLARE
     v_at timestamptz := recording_instant();
 BEGIN
     INSERT INTO price_change_versions (original_transaction_id, bucket, change_id, recorded_at, recorded_until,
-            claim_recorded_at, current_sku, former_skus, current_sku_from, current_dependent_skus, send_after, send_by, due_effective_at,
+            claim_recorded_at, current_sku, former_skus, former_until, current_dependent_skus, send_after, send_by, due_effective_at,
             planned_effective_at, moved_before_call, moved_since_call, request_reference_id, state, state_since, reason,
             doubtful_since, refused_at, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
             is_leaving)
         SELECT c.original_transaction_id, c.bucket, c.change_id, c.recorded_at, v_at,
-            c.claim_recorded_at, c.current_sku, c.former_skus, c.current_sku_from, c.current_dependent_skus, c.send_after, c.send_by, c.due_effective_at,
+            c.claim_recorded_at, c.current_sku, c.former_skus, c.former_until, c.current_dependent_skus, c.send_after, c.send_by, c.due_effective_at,
             c.planned_effective_at, c.moved_before_call, c.moved_since_call, c.request_reference_id, c.state, c.state_since, c.reason,
             c.doubtful_since, c.refused_at, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance, c.effective_at, c.ended_at,
             c.is_leaving

@@ -65,19 +65,18 @@ CREATE FUNCTION repricer.is_refused(p_state text, p_refused_at timestamptz, p_do
     RETURN p_state = 'rejected' OR p_refused_at IS NOT NULL AND p_doubtful_since IS NULL
         AND p_state IN ('queued', 'ineligible', 'missed', 'aborted');
 
--- Whether a charge is one of a change's item, under any of its names. Once the item was charged under its name of today, a former
--- name is another item's; a seat that is added may still come under the name that the running period was charged under.
-CREATE FUNCTION repricer.is_of_item(p_charged text, p_at timestamptz, p_is_added_seat boolean, p_sku text, p_current_sku text,
-    p_former_skus text[], p_current_from timestamptz) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+-- Whether a charge is one of a change's item, under any of its names. Once the item was charged under a newer name, a former one is
+-- another item's.
+CREATE FUNCTION repricer.is_of_item(p_charged text, p_at timestamptz, p_sku text, p_current_sku text, p_former_skus text[],
+    p_former_until timestamptz[]) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN p_charged = coalesce(p_current_sku, p_sku)
-        OR (p_charged = p_sku OR coalesce(p_charged = ANY (p_former_skus), false))
-            AND (p_current_from IS NULL OR p_is_added_seat OR p_at < p_current_from);
+        OR coalesce(p_at < p_former_until[array_position(p_former_skus, p_charged)], p_charged = p_sku OR p_charged = ANY (p_former_skus), false);
 
--- The same for the names of an item, that of today first.
-CREATE FUNCTION repricer.is_of_item(p_charged text, p_at timestamptz, p_is_added_seat boolean, p_names text[],
-    p_current_from timestamptz) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN p_charged = ANY (p_names)
-        AND (p_current_from IS NULL OR p_is_added_seat OR p_at < p_current_from OR p_charged = p_names[1]);
+-- The same for the names of an item, that of today first and the submitted one next.
+CREATE FUNCTION repricer.is_of_item(p_charged text, p_at timestamptz, p_names text[], p_former_skus text[],
+    p_former_until timestamptz[]) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN p_charged = p_names[1]
+        OR coalesce(p_at < p_former_until[array_position(p_former_skus, p_charged)], p_charged = ANY (p_names));
 
 -- Each renewal that was charged at a changed price, under the one change that set the price: the newest in effect then.
 -- A later change back to the same price takes the later renewals. Renewals under any name of the item count alike. An undo
@@ -99,7 +98,7 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.transaction_id, h.p
         GROUP BY e.kind, e.occurred_at, e.number) k) AS tax_exclusive_milliunits
 FROM repricer.price_changes c
 JOIN repricer.charges h ON h.original_transaction_id = c.original_transaction_id
-    AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+    AND repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
     AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits
     AND h.currency = c.currency
     AND (h.refunded_milliunits = 0 OR h.refunded_milliunits < h.price_milliunits * h.quantity)
@@ -170,7 +169,7 @@ CROSS JOIN LATERAL (
             OVER (PARTITION BY k.sku ORDER BY k.purchased_at, k.transaction_id) AS bought
         FROM repricer.charges k
         WHERE k.original_transaction_id = c.original_transaction_id
-            AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)) k
+            AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)) k
     OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND c.effective_at <= h.purchased_at AS is_in_effect,
@@ -258,7 +257,7 @@ CROSS JOIN LATERAL (
                     AND NOT EXISTS (
                         SELECT FROM repricer.charges b
                         WHERE b.original_transaction_id = c.original_transaction_id
-                            AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                            AND repricer.is_of_item(b.sku, b.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
                             AND b.purchased_at > q.signed_at AND b.purchased_at < h.purchased_at)
                     AND NOT EXISTS (
                         SELECT FROM repricer.told_statements r
@@ -284,7 +283,7 @@ CROSS JOIN LATERAL (
             AND (h.is_purchase OR EXISTS (
                 SELECT FROM repricer.charges b
                 WHERE b.original_transaction_id = c.original_transaction_id
-                    AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                    AND repricer.is_of_item(b.sku, b.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
                     AND b.is_purchase
                     AND NOT b.is_added_seat
                     AND CASE WHEN t.is_in_effect THEN b.purchased_at > c.effective_at ELSE b.purchased_at >= c.ended_at END
@@ -300,7 +299,7 @@ CROSS JOIN LATERAL (
                             AND q.signed_at > c.effective_at AND q.signed_at < b.purchased_at) OR NOT EXISTS (
                         SELECT FROM repricer.charges p
                         WHERE p.original_transaction_id = c.original_transaction_id
-                            AND repricer.is_of_item(p.sku, p.purchased_at, p.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                            AND repricer.is_of_item(p.sku, p.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
                             AND p.purchased_at < b.purchased_at
                             AND coalesce(p.expires_at > b.purchased_at - interval '1 minute', true) AND p.revoked_at IS NULL
                             AND (p.refunded_milliunits = 0
@@ -317,7 +316,7 @@ WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled
         AND NOT EXISTS (
             SELECT FROM repricer.charges b
             WHERE b.original_transaction_id = c.original_transaction_id
-                AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                AND repricer.is_of_item(b.sku, b.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
                 AND b.is_purchase AND NOT b.is_added_seat
                 AND b.purchased_at >= coalesce(c.sent_at, c.refused_at) AND b.purchased_at < h.purchased_at
                 AND b.currency = h.currency AND b.price_milliunits = h.price_milliunits)
@@ -325,7 +324,7 @@ WHERE h.purchased_at >= coalesce(least(c.sent_at, c.doubtful_since), c.scheduled
         AND (a.is_alone OR NOT EXISTS (
             SELECT FROM repricer.price_changes n
             WHERE n.original_transaction_id = c.original_transaction_id AND n.change_id <> c.change_id
-                AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, n.sku, n.current_sku, n.former_skus, n.current_sku_from)
+                AND repricer.is_of_item(h.sku, h.purchased_at, n.sku, n.current_sku, n.former_skus, n.former_until)
                 AND h.purchased_at >= coalesce(least(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)
                 AND CASE WHEN repricer.is_refused(n.state, n.refused_at, n.doubtful_since)
                     THEN (coalesce(n.sent_at, n.refused_at), n.change_id) > (coalesce(c.sent_at, c.refused_at), c.change_id)
@@ -374,7 +373,7 @@ SELECT c.batch_id, c.original_transaction_id, c.change_id, h.sku, missed.at AS o
         ELSE c.current_price_milliunits END::numeric * CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
             SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
             WHERE k.original_transaction_id = c.original_transaction_id
-                AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
                 AND k.expires_at = h.expires_at), 1) END, 'the seats of price change ' || c.change_id) AS expected_milliunits,
     h.currency, h.storefront, c.bucket
 FROM repricer.price_changes c
@@ -397,7 +396,7 @@ CROSS JOIN LATERAL (
             OVER (ORDER BY k.purchased_at) AS bought
         FROM repricer.charges k
         WHERE k.original_transaction_id = c.original_transaction_id
-            AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)) k
+            AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)) k
     OFFSET 0) h
 CROSS JOIN LATERAL (
     SELECT c.state = 'effective' AND h.purchased_at >= c.effective_at AS is_in_effect,
@@ -524,7 +523,7 @@ SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, c.currency,
     CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
         SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
         WHERE k.original_transaction_id = c.original_transaction_id
-            AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+            AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
             AND k.purchased_at >= c.effective_at AND k.expires_at = h.expires_at), 1) END AS quantity,
     h.expires_at AS paid_until, greatest(h.expires_at, e.until) AS word_due_at,
     -- A refunded charge says nothing about the price of later renewals.
@@ -537,7 +536,7 @@ CROSS JOIN LATERAL (
     SELECT k.*, count(*) OVER (PARTITION BY k.expires_at) AS paid_by
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
-        AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+        AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
         AND k.purchased_at >= c.effective_at AND k.expires_at IS NOT NULL
     -- An added seat, or a second charge, may be refunded while the period stays paid. An added seat may cost only a part of the
     -- price, so it says nothing about the price of later renewals. After a rename, another item may have taken the former name.
@@ -586,7 +585,7 @@ SELECT c.batch_id, c.original_transaction_id, c.bucket, c.change_id, h.sku, h.ex
         * CASE WHEN h.paid_by = 1 AND NOT h.is_added_seat THEN h.quantity ELSE coalesce((
             SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
             WHERE k.original_transaction_id = c.original_transaction_id
-                AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
                 AND k.expires_at = h.expires_at), 1) END, 'the seats of price change ' || c.change_id) AS expected_milliunits,
     h.currency, h.storefront
 FROM repricer.price_changes c
@@ -597,7 +596,7 @@ CROSS JOIN LATERAL (
     SELECT k.*, count(*) OVER (PARTITION BY k.expires_at) AS paid_by
     FROM repricer.charges k
     WHERE k.original_transaction_id = c.original_transaction_id
-        AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+        AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
         AND k.expires_at IS NOT NULL
     ORDER BY k.expires_at DESC, k.revoked_at IS NOT NULL,
         k.refunded_milliunits > 0 AND k.refunded_milliunits >= k.price_milliunits * k.quantity, k.is_added_seat,

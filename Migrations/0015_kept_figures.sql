@@ -298,7 +298,7 @@ SELECT c.original_transaction_id, c.bucket, c.change_id, c.batch_id, c.undoes_ch
     c.state = 'effective' AND NOT EXISTS (
         SELECT FROM repricer.charges h
         WHERE h.original_transaction_id = c.original_transaction_id
-            AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+            AND repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
             AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits
             AND h.currency = c.currency) AS is_uncharged,
     c.current_price_milliunits, c.new_price_milliunits, coalesce(r.renewals, 0) AS renewals, r.first_at,
@@ -324,7 +324,7 @@ LEFT JOIN LATERAL (
     SELECT CASE WHEN p.paid_by = 1 THEN p.quantity ELSE coalesce((
         SELECT repricer.seats_of(array_agg(k)) FROM repricer.charges k
         WHERE k.original_transaction_id = c.original_transaction_id
-            AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+            AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
             AND k.currency = c.currency
             AND (c.state = 'effective' OR k.purchased_at <= c.ended_at)
             AND coalesce(k.expires_at, k.purchased_at) = p.until), p.quantity) END AS seats
@@ -332,7 +332,7 @@ LEFT JOIN LATERAL (
         SELECT coalesce(k.expires_at, k.purchased_at) AS until, count(*) AS paid_by, max(k.quantity) AS quantity
         FROM repricer.charges k
         WHERE k.original_transaction_id = c.original_transaction_id
-            AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+            AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
             AND k.currency = c.currency
             AND (c.state = 'effective' OR k.purchased_at <= c.ended_at)
         GROUP BY 1 ORDER BY 1 DESC LIMIT 1) p
@@ -360,7 +360,7 @@ LEFT JOIN LATERAL (
         FROM repricer.charges h
         WHERE h.original_transaction_id = c.original_transaction_id AND h.purchased_at <= c.ended_at
             AND h.currency = c.currency
-                AND NOT repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                AND NOT repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
         WINDOW period AS (PARTITION BY h.sku, coalesce(h.expires_at, h.purchased_at))
         ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
     WHERE c.state = 'declined' AND c.reason IS DISTINCT FROM 'parent_declined' AND c.undoes_change_id IS NULL

@@ -545,7 +545,7 @@ WITH problems (batch_id, check_name, problems) AS (
                 OR c.sent_at IS NOT NULL AND EXISTS (
                     SELECT FROM repricer.charges k
                     WHERE k.original_transaction_id = c.original_transaction_id
-                        AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                        AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
                         AND k.purchased_at >= c.sent_at AND NOT k.is_offer AND k.currency = c.currency
                         AND k.price_milliunits = c.new_price_milliunits))
             -- A later change of ours to the same price explains it.

@@ -20,7 +20,7 @@ WITH subjects AS (
 ), called AS (
     SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
         c.dependents, c.former_dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names, c.current_sku_from,
+        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names, c.former_skus, c.former_until,
         lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
     FROM subjects s
     -- OFFSET 0 makes PostgreSQL go subscription by subscription.
@@ -30,7 +30,7 @@ WITH subjects AS (
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents, h.dependent_skus AS former_dependents,
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             -- The name of today comes first.
-            array_remove(ARRAY[h.current_sku, h.sku] || h.former_skus, NULL) AS names, h.current_sku_from
+            array_remove(ARRAY[h.current_sku, h.sku] || h.former_skus, NULL) AS names, h.former_skus, h.former_until
         FROM repricer.price_changes h
         -- A change that the App Store never had moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -55,14 +55,14 @@ WITH subjects AS (
     LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = w.id AND w.is_cross_subscription
     WHERE c.dependents <> '{}'
 ), named AS (
-    SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, c.current_sku_from, false AS is_dependent, c.currency,
+    SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, c.former_skus, c.former_until, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, false AS is_cross_subscription, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c
     -- With a plain equation PostgreSQL would expect one row of 200, and search what follows row by row.
     WHERE p_batch IS NULL OR nullif(c.batch_id = p_batch, false) IS NOT NULL
     UNION ALL
-    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, NULL, true, d.currency, d.storefront, d.item_twelfths, d.is_cross_subscription, d.called_at,
+    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, NULL, NULL, true, d.currency, d.storefront, d.item_twelfths, d.is_cross_subscription, d.called_at,
         least(d.named_next_at, o.later_at), d.state, d.reason, d.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM dependents d
     -- From the call of a change of its own on, an item counts with that change.
@@ -146,7 +146,7 @@ WITH subjects AS (
         SELECT r.item, CASE WHEN r.is_added_seat THEN coalesce(r.quantity * (
                 SELECT CASE WHEN NOT o.is_offer THEN o.price_milliunits::numeric END FROM repricer.charges o
                 WHERE o.original_transaction_id = r.id
-                    AND repricer.is_of_item(o.sku, o.purchased_at, o.is_added_seat, r.names, r.current_sku_from)
+                    AND repricer.is_of_item(o.sku, o.purchased_at, r.names, r.former_skus, r.former_until)
                     AND NOT o.is_added_seat
                     AND o.currency = r.currency AND o.purchased_at <= r.purchased_at AND o.expires_at > r.purchased_at
                 ORDER BY o.purchased_at DESC, o.transaction_id DESC LIMIT 1), r.milliunits) ELSE r.milliunits END AS milliunits,
@@ -156,13 +156,13 @@ WITH subjects AS (
                     AND r.next_begins <= r.ends + least(interval '1 hour', (r.ends - r.begins) / 10)
                 THEN r.next_begins ELSE least(r.ends, r.next_begins) END AS ends
         FROM (
-            SELECT n.item, n.names, n.current_sku_from, r.*, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
+            SELECT n.item, n.names, n.former_skus, n.former_until, r.*, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC,
                     -- Another item may have taken a former name.
                     r.sku = n.names[1] DESC, r.transaction_id DESC, r.sku DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS next_begins
             FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at
-                AND repricer.is_of_item(r.sku, r.purchased_at, r.is_added_seat, n.names, n.current_sku_from)) r) r
+                AND repricer.is_of_item(r.sku, r.purchased_at, n.names, n.former_skus, n.former_until)) r) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
     -- The customer may have changed the length of the period since the call, so each charge counts by the length that was signed
     -- with it. Where none was signed, a dependent on another subscription counts by its days. A period that was extended has none
@@ -218,7 +218,7 @@ WITH subjects AS (
             AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED')
             AND q.signed_at > (SELECT max(h.expires_at) FROM repricer.charges h
                 WHERE h.original_transaction_id = i.id
-                    AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, i.names, i.current_sku_from)
+                    AND repricer.is_of_item(h.sku, h.purchased_at, i.names, i.former_skus, i.former_until)
                     AND h.purchased_at < i.called_at) - repricer.days(1))
 ), known AS (
     SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p
@@ -294,7 +294,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                 AND NOT EXISTS (
                     SELECT FROM repricer.charges h
                     WHERE h.original_transaction_id = m.id
-                        AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                        AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                         AND h.revoked_at IS NULL
                         AND h.purchased_at > e.signed_at AND h.purchased_at < m.to_at)
                 AND (e.type NOT IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED') OR NOT EXISTS (
@@ -307,14 +307,14 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     OR e.type = 'REFUND' AND (EXISTS (
                         SELECT FROM repricer.charges h
                         WHERE h.original_transaction_id = m.id
-                            AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                            AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                             AND h.revoked_at > m.from_at - repricer.days(1) AND h.revoked_at < m.to_at + repricer.days(1)
                             AND h.revoked_at < coalesce(h.expires_at, 'infinity')) OR EXISTS (
                         SELECT FROM repricer.charges h
                         JOIN repricer.money_entries r ON r.original_transaction_id = h.original_transaction_id
                             AND r.transaction_id = h.transaction_id AND r.sku = h.sku AND r.kind = 'refund'
                         WHERE h.original_transaction_id = m.id
-                            AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                            AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                             AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
                             AND r.occurred_at > m.from_at - repricer.days(1) AND r.occurred_at < m.to_at + repricer.days(1)
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
@@ -326,7 +326,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges h
             WHERE h.original_transaction_id = m.id
-                AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                 AND h.purchased_at >= m.effective_at
                 AND h.price_milliunits = m.new_price AND h.currency = m.currency
             ORDER BY h.purchased_at, h.transaction_id LIMIT 1), 1) ELSE 0 END
@@ -773,7 +773,7 @@ WITH rows AS (
                 '-infinity') AS paid_until, count(*) > 0 AS is_told
             FROM repricer.charges h
             WHERE h.original_transaction_id = c.original_transaction_id
-                AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                AND repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
                 AND h.purchased_at <= report.as_of()) p
         WHERE c.batch_id = b.batch_id AND c.undoes_change_id IS NULL
         OFFSET 0) c

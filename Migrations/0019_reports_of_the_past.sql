@@ -335,7 +335,7 @@ BEGIN
         WHERE NOT EXISTS (
             SELECT FROM charges_at(p_at) h
             WHERE h.original_transaction_id = c.original_transaction_id
-                AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                AND repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
                 AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits
                 AND h.currency = c.currency
             OFFSET 0)

@@ -48,8 +48,8 @@ $limits$;
 -- schema repricer.
 GRANT EXECUTE ON FUNCTION repricer.twelfths(text), repricer.figure(numeric, text), repricer.fitting(numeric, text),
     repricer.at_old_price(bigint, bigint, bigint, bigint, text), repricer.is_refused(text, timestamptz, timestamptz),
-    repricer.is_of_item(text, timestamptz, boolean, text, text, text[], timestamptz),
-    repricer.is_of_item(text, timestamptz, boolean, text[], timestamptz),
+    repricer.is_of_item(text, timestamptz, text, text, text[], timestamptz[]),
+    repricer.is_of_item(text, timestamptz, text[], text[], timestamptz[]),
     repricer.seats_of(anyarray), repricer.wilson_bound(numeric, numeric, integer),
     repricer.lacks_amount(jsonb), repricer.tells_end(jsonb), repricer.days(integer), repricer.span(timestamptz, timestamptz),
     repricer.bridge_moves(timestamptz, uuid), repricer.marked_subscriptions(), repricer.exceptions_of(uuid, text[]),
@@ -129,7 +129,7 @@ GRANT UPDATE (signed_at, type, subtype, original_transaction_id, understood, unk
     ON repricer.notifications TO repricer_service;
 -- A row lock needs a right to update some column. The columns of a person's decision stay out of reach.
 GRANT UPDATE (paused_reason, guard_reading, is_sampled) ON repricer.batches TO repricer_service;
-GRANT UPDATE (current_sku, called_sku, former_skus, current_sku_from, current_dependent_skus, called_dependent_skus,
+GRANT UPDATE (current_sku, called_sku, former_skus, former_until, current_dependent_skus, called_dependent_skus,
     send_after, send_by, due_effective_at, planned_effective_at, called_renewal_at,
     moved_before_call, moved_since_call, is_ready, goes_alone, parked_reason, parks, stale_tokens,
     next_attempt_at,

@@ -143,7 +143,7 @@ CREATE TABLE repricer.price_changes (
     current_sku text,
     called_sku text,
     former_skus text[],
-    current_sku_from timestamp with time zone,
+    former_until timestamp with time zone[],
     dependent_skus text[] DEFAULT '{}'::text[] NOT NULL,
     current_dependent_skus text[],
     called_dependent_skus text[],
@@ -236,7 +236,7 @@ COMMENT ON COLUMN repricer.price_changes.called_sku IS 'The item''s name in our 
 
 COMMENT ON COLUMN repricer.price_changes.former_skus IS 'Names that the item had since our call and lost again; a charge may bear any of them.';
 
-COMMENT ON COLUMN repricer.price_changes.current_sku_from IS 'When the first period began that was charged under current_sku. From then on a former name is another item''s. Null: not yet.';
+COMMENT ON COLUMN repricer.price_changes.former_until IS 'When the first period began that was charged under a newer name, for each of former_skus: from then on that name is another item''s. Null: not yet.';
 
 COMMENT ON COLUMN repricer.price_changes.current_dependent_skus IS 'The dependents'' names today, where one was renamed after submission.';
 
@@ -629,9 +629,9 @@ CREATE FUNCTION repricer.fitting(p_sum numeric, p_what text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN (abs(p_sum) > ('9223372036854775807'::bigint)::numeric) THEN repricer.figure(p_sum, p_what) ELSE (p_sum)::bigint END;
 
-CREATE FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_is_added_seat boolean, p_sku text, p_current_sku text, p_former_skus text[], p_current_from timestamp with time zone) RETURNS boolean
+CREATE FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_sku text, p_current_sku text, p_former_skus text[], p_former_until timestamp with time zone[]) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ((p_charged = COALESCE(p_current_sku, p_sku)) OR (((p_charged = p_sku) OR COALESCE((p_charged = ANY (p_former_skus)), false)) AND ((p_current_from IS NULL) OR p_is_added_seat OR (p_at < p_current_from))));
+    RETURN ((p_charged = COALESCE(p_current_sku, p_sku)) OR COALESCE((p_at < (p_former_until)[array_position(p_former_skus, p_charged)]), ((p_charged = p_sku) OR (p_charged = ANY (p_former_skus))), false));
 
 CREATE FUNCTION repricer.marked_subscriptions() RETURNS SETOF text
     LANGUAGE sql STABLE SECURITY DEFINER ROWS 2000 PARALLEL SAFE
@@ -1030,7 +1030,7 @@ CREATE VIEW repricer.silent_open_changes AS
             WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
             ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
                FROM repricer.charges k
-              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.expires_at = h.expires_at))), (1)::bigint)
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.expires_at = h.expires_at))), (1)::bigint)
         END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
     h.currency,
     h.storefront
@@ -1058,7 +1058,7 @@ CREATE VIEW repricer.silent_open_changes AS
             k.recorded_at,
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.expires_at IS NOT NULL))
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.expires_at IS NOT NULL))
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id, (k.sku = COALESCE(c.current_sku, c.sku)) DESC, k.sku
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t_1.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
@@ -1339,7 +1339,7 @@ CREATE VIEW repricer.charged_renewals AS
                   WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))
                   GROUP BY e.kind, e.occurred_at, e.number) k) AS tax_exclusive_milliunits
    FROM (repricer.price_changes c
-     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
+     JOIN repricer.charges h ON (((h.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))));
@@ -1396,7 +1396,7 @@ CREATE VIEW repricer.paid_changes AS
             WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
             ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
                FROM repricer.charges k
-              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.purchased_at >= c.effective_at) AND (k.expires_at = h.expires_at))), (1)::bigint)
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.purchased_at >= c.effective_at) AND (k.expires_at = h.expires_at))), (1)::bigint)
         END AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
@@ -1424,7 +1424,7 @@ CREATE VIEW repricer.paid_changes AS
             k.recorded_at,
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id, (k.sku = COALESCE(c.current_sku, c.sku)) DESC, k.sku
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
@@ -1460,7 +1460,7 @@ CREATE VIEW repricer.live_change_figures AS
     c.acceptance,
     ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges h
-          WHERE ((h.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency)))))) AS is_uncharged,
+          WHERE ((h.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency)))))) AS is_uncharged,
     c.current_price_milliunits,
     c.new_price_milliunits,
     COALESCE(r.renewals, (0)::bigint) AS renewals,
@@ -1489,13 +1489,13 @@ CREATE VIEW repricer.live_change_figures AS
                     WHEN (p_1.paid_by = 1) THEN p_1.quantity
                     ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
                        FROM repricer.charges k
-                      WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)) AND (COALESCE(k.expires_at, k.purchased_at) = p_1.until))), p_1.quantity)
+                      WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)) AND (COALESCE(k.expires_at, k.purchased_at) = p_1.until))), p_1.quantity)
                 END AS seats
            FROM ( SELECT COALESCE(k.expires_at, k.purchased_at) AS until,
                     count(*) AS paid_by,
                     max(k.quantity) AS quantity
                    FROM repricer.charges k
-                  WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
+                  WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
                   GROUP BY COALESCE(k.expires_at, k.purchased_at)
                   ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
                  LIMIT 1) p_1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
@@ -1520,7 +1520,7 @@ CREATE VIEW repricer.live_change_figures AS
                     count(*) OVER period AS paid_by,
                     max(h.quantity) OVER period AS quantity
                    FROM repricer.charges h
-                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (NOT repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)))
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (NOT repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)))
                   WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
           WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + (repricer.span(l.purchased_at, l.expires_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
@@ -2690,7 +2690,7 @@ CREATE VIEW report.holdout AS
                      CROSS JOIN LATERAL ( SELECT COALESCE(max(COALESCE(h.expires_at, 'infinity'::timestamp with time zone)) FILTER (WHERE ((COALESCE(h.revoked_at, 'infinity'::timestamp with time zone) > report.as_of()) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))), '-infinity'::timestamp with time zone) AS paid_until,
                             (count(*) > 0) AS is_told
                            FROM repricer.charges h
-                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c_1.sku, c_1.current_sku, c_1.former_skus, c_1.current_sku_from) AND (h.purchased_at <= report.as_of()))) p)
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, c_1.sku, c_1.current_sku, c_1.former_skus, c_1.former_until) AND (h.purchased_at <= report.as_of()))) p)
                   WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
                  OFFSET 0) c)
           WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= report.as_of()) AND (b_1.state <> 'rejected'::text))
@@ -2850,7 +2850,7 @@ BEGIN
                      CROSS JOIN LATERAL ( SELECT COALESCE(max(COALESCE(h.expires_at, 'infinity'::timestamp with time zone)) FILTER (WHERE ((COALESCE(h.revoked_at, 'infinity'::timestamp with time zone) > p_at) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))), '-infinity'::timestamp with time zone) AS paid_until,
                             (count(*) > 0) AS is_told
                            FROM repricer.charges_at(p_at) h
-                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c_1.sku, c_1.current_sku, c_1.former_skus, c_1.current_sku_from) AND (h.purchased_at <= p_at))) p)
+                          WHERE ((h.original_transaction_id = c_1.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, c_1.sku, c_1.current_sku, c_1.former_skus, c_1.former_until) AND (h.purchased_at <= p_at))) p)
                   WHERE ((c_1.batch_id = b_1.batch_id) AND (c_1.undoes_change_id IS NULL))
                  OFFSET 0) c)
           WHERE ((b_1.holdout_basis_points > 0) AND (b_1.decided_at <= p_at) AND (b_1.state <> 'rejected'::text))
@@ -3026,7 +3026,7 @@ CREATE VIEW repricer.explained_charges AS
                     k_1.recorded_at,
                     count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (PARTITION BY k_1.sku ORDER BY k_1.purchased_at, k_1.transaction_id) AS bought
                    FROM repricer.charges k_1
-                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k_1.sku, k_1.purchased_at, k_1.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from))) k
+                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k_1.sku, k_1.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place,
@@ -3084,7 +3084,7 @@ CREATE VIEW repricer.explained_charges AS
                            FROM repricer.told_statements q
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['REFUND'::text, 'REVOKE'::text])) AND (q.status = '5'::text) AND (q.signed_at >= c.effective_at) AND (q.signed_at < h.purchased_at) AND (NOT (EXISTS ( SELECT
                                    FROM repricer.charges b
-                                  WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (b.purchased_at > q.signed_at) AND (b.purchased_at < h.purchased_at))))) AND (NOT (EXISTS ( SELECT
+                                  WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (b.purchased_at > q.signed_at) AND (b.purchased_at < h.purchased_at))))) AND (NOT (EXISTS ( SELECT
                                    FROM repricer.told_statements r_1
                                   WHERE ((r_1.original_transaction_id = c.original_transaction_id) AND (r_1.signed_at > q.signed_at) AND (((r_1.type = ANY (ARRAY['SUBSCRIBED'::text, 'REFUND_REVERSED'::text])) AND (r_1.signed_at < (h.purchased_at + h.half))) OR ((((r_1.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric >= (EXTRACT(epoch FROM q.signed_at) * (1000)::numeric)) AND (((r_1.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric <= (EXTRACT(epoch FROM h.purchased_at) * (1000)::numeric))))))))))))) AS is_after_end,
                     ((NOT h.is_purchase) AND (h.purchased_at <= c.ended_at) AND (c.ended_at < (h.purchased_at +
@@ -3094,7 +3094,7 @@ CREATE VIEW repricer.explained_charges AS
                         END)) AND (c.reason IS DISTINCT FROM 'refunded_or_revoked'::text) AND (c.reason IS DISTINCT FROM 'item_refunded'::text) AND (h.purchased_at >= (h.paid_before_until - '00:01:00'::interval)) AND COALESCE((h.revoked_at > c.ended_at), true) AND (NOT u.had_failed)) AS is_at_end,
                     ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND ((h.purchased_at > c.ended_at) OR (h.is_purchase AND (h.purchased_at = c.ended_at))) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges b
-                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND b.is_purchase AND (NOT b.is_added_seat) AND
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND b.is_purchase AND (NOT b.is_added_seat) AND
                                 CASE
                                     WHEN t.is_in_effect THEN (b.purchased_at > c.effective_at)
                                     ELSE (b.purchased_at >= c.ended_at)
@@ -3102,12 +3102,12 @@ CREATE VIEW repricer.explained_charges AS
                                    FROM repricer.told_statements q
                                   WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
                                    FROM repricer.charges p
-                                  WHERE ((p.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(p.sku, p.purchased_at, p.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - '00:01:00'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
+                                  WHERE ((p.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(p.sku, p.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - '00:01:00'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at, c.refused_at)) AND (c.undoes_change_id IS NULL) AND ((c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) OR r.is_refused) AND ((NOT r.is_refused) OR ((COALESCE(c.sent_at, c.refused_at) IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges b
-          WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= COALESCE(c.sent_at, c.refused_at)) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+          WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= COALESCE(c.sent_at, c.refused_at)) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, n.sku, n.current_sku, n.former_skus, n.current_sku_from) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)) AND
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND repricer.is_of_item(h.sku, h.purchased_at, n.sku, n.current_sku, n.former_skus, n.former_until) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)) AND
                 CASE
                     WHEN repricer.is_refused(n.state, n.refused_at, n.doubtful_since) THEN (ROW(COALESCE(n.sent_at, n.refused_at), n.change_id) > ROW(COALESCE(c.sent_at, c.refused_at), c.change_id))
                     ELSE (n.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text]))
@@ -3905,7 +3905,7 @@ CREATE VIEW report.reconciliation AS
                             ELSE ((item.value ->> 'renewalPrice'::text))::bigint
                         END)))) OR ((c.sent_at IS NOT NULL) AND (EXISTS ( SELECT
                    FROM repricer.charges k
-                  WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.purchased_at >= c.sent_at) AND (NOT k.is_offer) AND (k.currency = c.currency) AND (k.price_milliunits = c.new_price_milliunits)))))) AND (NOT (EXISTS ( SELECT
+                  WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.purchased_at >= c.sent_at) AND (NOT k.is_offer) AND (k.currency = c.currency) AND (k.price_milliunits = c.new_price_milliunits)))))) AND (NOT (EXISTS ( SELECT
                    FROM repricer.price_changes o
                   WHERE ((o.original_transaction_id = c.original_transaction_id) AND (o.change_id <> c.change_id) AND (COALESCE(o.current_sku, o.sku) = COALESCE(c.current_sku, c.sku)) AND (o.new_price_milliunits = c.new_price_milliunits) AND (o.state <> ALL (ARRAY['awaiting_approval'::text, 'queued'::text, 'rejected'::text, 'ineligible'::text, 'missed'::text, 'aborted'::text])))))))
           GROUP BY c.batch_id
@@ -4053,7 +4053,7 @@ BEGIN
         WHERE NOT EXISTS (
             SELECT FROM charges_at(p_at) h
             WHERE h.original_transaction_id = c.original_transaction_id
-                AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)
+                AND repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)
                 AND h.purchased_at >= c.effective_at AND h.price_milliunits = c.new_price_milliunits
                 AND h.currency = c.currency
             OFFSET 0)
@@ -6063,7 +6063,7 @@ CREATE FUNCTION repricer.charged_renewals_at(p_at timestamp with time zone) RETU
                   WHERE ((e.original_transaction_id = h.original_transaction_id) AND (e.transaction_id = h.transaction_id) AND (e.sku = h.sku) AND (e.currency = h.currency))
                   GROUP BY e.kind, e.occurred_at, e.number) k) AS tax_exclusive_milliunits
    FROM (repricer.price_changes_at(p_at) c
-     JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
+     JOIN repricer.charges_at(p_at) h ON (((h.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency) AND ((h.refunded_milliunits = 0) OR (h.refunded_milliunits < (h.price_milliunits * h.quantity))))))
   WHERE ((c.state = 'effective'::text) AND (c.undoes_change_id IS NULL) AND (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
           WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND (COALESCE(n.current_sku, n.sku) = COALESCE(c.current_sku, c.sku)) AND (n.state = 'effective'::text) AND (n.undoes_change_id IS NULL) AND (n.effective_at <= h.purchased_at) AND (ROW(n.effective_at, n.change_id) > ROW(c.effective_at, c.change_id)))))))
@@ -6424,7 +6424,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                     k_1.recorded_at,
                     count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (PARTITION BY k_1.sku ORDER BY k_1.purchased_at, k_1.transaction_id) AS bought
                    FROM repricer.charges_at(p_at) k_1
-                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k_1.sku, k_1.purchased_at, k_1.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from))) k
+                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k_1.sku, k_1.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (c.effective_at <= h.purchased_at)) AS is_in_effect,
             ((c.currency = h.currency) AND ((c.storefront = h.storefront) OR (h.storefront IS NULL))) AS is_of_the_place,
@@ -6482,7 +6482,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                            FROM repricer.told_statements_at(p_at) q
                           WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = ANY (ARRAY['REFUND'::text, 'REVOKE'::text])) AND (q.status = '5'::text) AND (q.signed_at >= c.effective_at) AND (q.signed_at < h.purchased_at) AND (NOT (EXISTS ( SELECT
                                    FROM repricer.charges_at(p_at) b
-                                  WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (b.purchased_at > q.signed_at) AND (b.purchased_at < h.purchased_at))))) AND (NOT (EXISTS ( SELECT
+                                  WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (b.purchased_at > q.signed_at) AND (b.purchased_at < h.purchased_at))))) AND (NOT (EXISTS ( SELECT
                                    FROM repricer.told_statements_at(p_at) r_1
                                   WHERE ((r_1.original_transaction_id = c.original_transaction_id) AND (r_1.signed_at > q.signed_at) AND (((r_1.type = ANY (ARRAY['SUBSCRIBED'::text, 'REFUND_REVERSED'::text])) AND (r_1.signed_at < (h.purchased_at + h.half))) OR ((((r_1.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric >= (EXTRACT(epoch FROM q.signed_at) * (1000)::numeric)) AND (((r_1.statement #>> '{renewal,recentSubscriptionStartAt}'::text[]))::numeric <= (EXTRACT(epoch FROM h.purchased_at) * (1000)::numeric))))))))))))) AS is_after_end,
                     ((NOT h.is_purchase) AND (h.purchased_at <= c.ended_at) AND (c.ended_at < (h.purchased_at +
@@ -6492,7 +6492,7 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                         END)) AND (c.reason IS DISTINCT FROM 'refunded_or_revoked'::text) AND (c.reason IS DISTINCT FROM 'item_refunded'::text) AND (h.purchased_at >= (h.paid_before_until - 'PT1M'::interval)) AND COALESCE((h.revoked_at > c.ended_at), true) AND (NOT u.had_failed)) AS is_at_end,
                     ((((c.state = ANY (ARRAY['declined'::text, 'cancelled'::text, 'lapsed'::text])) AND ((h.purchased_at > c.ended_at) OR (h.is_purchase AND (h.purchased_at = c.ended_at))) AND ((h.price_milliunits <> c.new_price_milliunits) OR (h.currency <> c.currency))) OR (t.is_in_effect AND (h.price_milliunits <= c.current_price_milliunits))) AND (h.is_purchase OR (EXISTS ( SELECT
                            FROM repricer.charges_at(p_at) b
-                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND b.is_purchase AND (NOT b.is_added_seat) AND
+                          WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND b.is_purchase AND (NOT b.is_added_seat) AND
                                 CASE
                                     WHEN t.is_in_effect THEN (b.purchased_at > c.effective_at)
                                     ELSE (b.purchased_at >= c.ended_at)
@@ -6500,12 +6500,12 @@ CREATE FUNCTION repricer.explained_charges_at(p_at timestamp with time zone) RET
                                    FROM repricer.told_statements_at(p_at) q
                                   WHERE ((q.original_transaction_id = c.original_transaction_id) AND (q.type = 'EXPIRED'::text) AND (q.signed_at > c.effective_at) AND (q.signed_at < b.purchased_at)))) OR (NOT (EXISTS ( SELECT
                                    FROM repricer.charges_at(p_at) p
-                                  WHERE ((p.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(p.sku, p.purchased_at, p.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - 'PT1M'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
+                                  WHERE ((p.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(p.sku, p.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (p.purchased_at < b.purchased_at) AND COALESCE((p.expires_at > (b.purchased_at - 'PT1M'::interval)), true) AND (p.revoked_at IS NULL) AND ((p.refunded_milliunits = 0) OR (p.refunded_milliunits < (p.price_milliunits * p.quantity))))))))))))) AS is_back) e)) w)
   WHERE ((h.purchased_at >= COALESCE(LEAST(c.sent_at, c.doubtful_since), c.scheduled_at, c.refused_at)) AND (c.undoes_change_id IS NULL) AND ((c.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text])) OR r.is_refused) AND ((NOT r.is_refused) OR ((COALESCE(c.sent_at, c.refused_at) IS NOT NULL) AND (NOT h.is_purchase) AND (NOT h.is_offer) AND t.is_of_the_place AND ((h.price_milliunits > c.current_price_milliunits) OR ((h.price_milliunits = c.new_price_milliunits) AND (h.price_milliunits < c.current_price_milliunits))) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges_at(p_at) b
-          WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, b.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= COALESCE(c.sent_at, c.refused_at)) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
+          WHERE ((b.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(b.sku, b.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND b.is_purchase AND (NOT b.is_added_seat) AND (b.purchased_at >= COALESCE(c.sent_at, c.refused_at)) AND (b.purchased_at < h.purchased_at) AND (b.currency = h.currency) AND (b.price_milliunits = h.price_milliunits))))) AND (a.is_alone OR (NOT (EXISTS ( SELECT
            FROM repricer.price_changes_at(p_at) n
-          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, n.sku, n.current_sku, n.former_skus, n.current_sku_from) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)) AND
+          WHERE ((n.original_transaction_id = c.original_transaction_id) AND (n.change_id <> c.change_id) AND repricer.is_of_item(h.sku, h.purchased_at, n.sku, n.current_sku, n.former_skus, n.former_until) AND (h.purchased_at >= COALESCE(LEAST(n.sent_at, n.doubtful_since), n.scheduled_at, n.refused_at)) AND
                 CASE
                     WHEN repricer.is_refused(n.state, n.refused_at, n.doubtful_since) THEN (ROW(COALESCE(n.sent_at, n.refused_at), n.change_id) > ROW(COALESCE(c.sent_at, c.refused_at), c.change_id))
                     ELSE (n.state <> ALL (ARRAY['ineligible'::text, 'missed'::text, 'aborted'::text]))
@@ -7001,9 +7001,9 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_is_added_seat boolean, p_names text[], p_current_from timestamp with time zone) RETURNS boolean
+CREATE FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_names text[], p_former_skus text[], p_former_until timestamp with time zone[]) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ((p_charged = ANY (p_names)) AND ((p_current_from IS NULL) OR p_is_added_seat OR (p_at < p_current_from) OR (p_charged = (p_names)[1])));
+    RETURN ((p_charged = (p_names)[1]) OR COALESCE((p_at < (p_former_until)[array_position(p_former_skus, p_charged)]), (p_charged = ANY (p_names))));
 
 CREATE FUNCTION repricer.is_shared_out(p_batch uuid) RETURNS boolean
     LANGUAGE sql STABLE
@@ -7033,12 +7033,12 @@ DECLARE
     v_at timestamptz := recording_instant();
 BEGIN
     INSERT INTO price_change_versions (original_transaction_id, bucket, change_id, recorded_at, recorded_until,
-            claim_recorded_at, current_sku, former_skus, current_sku_from, current_dependent_skus, send_after, send_by, due_effective_at,
+            claim_recorded_at, current_sku, former_skus, former_until, current_dependent_skus, send_after, send_by, due_effective_at,
             planned_effective_at, moved_before_call, moved_since_call, request_reference_id, state, state_since, reason,
             doubtful_since, refused_at, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
             is_leaving)
         SELECT c.original_transaction_id, c.bucket, c.change_id, c.recorded_at, v_at,
-            c.claim_recorded_at, c.current_sku, c.former_skus, c.current_sku_from, c.current_dependent_skus, c.send_after, c.send_by, c.due_effective_at,
+            c.claim_recorded_at, c.current_sku, c.former_skus, c.former_until, c.current_dependent_skus, c.send_after, c.send_by, c.due_effective_at,
             c.planned_effective_at, c.moved_before_call, c.moved_since_call, c.request_reference_id, c.state, c.state_since, c.reason,
             c.doubtful_since, c.refused_at, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance, c.effective_at, c.ended_at,
             c.is_leaving
@@ -7237,7 +7237,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
     c.acceptance,
     ((c.state = 'effective'::text) AND (NOT (EXISTS ( SELECT
            FROM repricer.charges_at(p_at) h
-          WHERE ((h.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency)))))) AS is_uncharged,
+          WHERE ((h.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (h.purchased_at >= c.effective_at) AND (h.price_milliunits = c.new_price_milliunits) AND (h.currency = c.currency)))))) AS is_uncharged,
     c.current_price_milliunits,
     c.new_price_milliunits,
     COALESCE(r.renewals, (0)::bigint) AS renewals,
@@ -7266,13 +7266,13 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
                     WHEN (p_1.paid_by = 1) THEN p_1.quantity
                     ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
                        FROM repricer.charges_at(p_at) k
-                      WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)) AND (COALESCE(k.expires_at, k.purchased_at) = p_1.until))), p_1.quantity)
+                      WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)) AND (COALESCE(k.expires_at, k.purchased_at) = p_1.until))), p_1.quantity)
                 END AS seats
            FROM ( SELECT COALESCE(k.expires_at, k.purchased_at) AS until,
                     count(*) AS paid_by,
                     max(k.quantity) AS quantity
                    FROM repricer.charges_at(p_at) k
-                  WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
+                  WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.currency = c.currency) AND ((c.state = 'effective'::text) OR (k.purchased_at <= c.ended_at)))
                   GROUP BY COALESCE(k.expires_at, k.purchased_at)
                   ORDER BY COALESCE(k.expires_at, k.purchased_at) DESC
                  LIMIT 1) p_1) q ON ((c.state = ANY (ARRAY['effective'::text, 'declined'::text, 'cancelled'::text, 'lapsed'::text]))))
@@ -7297,7 +7297,7 @@ CREATE FUNCTION repricer.live_change_figures_at(p_at timestamp with time zone) R
                     count(*) OVER period AS paid_by,
                     max(h.quantity) OVER period AS quantity
                    FROM repricer.charges_at(p_at) h
-                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (NOT repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from)))
+                  WHERE ((h.original_transaction_id = c.original_transaction_id) AND (h.purchased_at <= c.ended_at) AND (h.currency = c.currency) AND (NOT repricer.is_of_item(h.sku, h.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until)))
                   WINDOW period AS (PARTITION BY h.sku, COALESCE(h.expires_at, h.purchased_at))
                   ORDER BY h.sku, h.purchased_at DESC, h.transaction_id) l
           WHERE ((c.state = 'declined'::text) AND (c.reason IS DISTINCT FROM 'parent_declined'::text) AND (c.undoes_change_id IS NULL) AND ((l.expires_at + (repricer.span(l.purchased_at, l.expires_at) / (2)::double precision)) > c.ended_at) AND (EXISTS ( SELECT
@@ -7372,7 +7372,7 @@ CREATE VIEW repricer.missing_renewals AS
             WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
             ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
                FROM repricer.charges k
-              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.expires_at = h.expires_at))), (1)::bigint)
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.expires_at = h.expires_at))), (1)::bigint)
         END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
     h.currency,
     h.storefront,
@@ -7423,7 +7423,7 @@ CREATE VIEW repricer.missing_renewals AS
                     k_1.recorded_at,
                     count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (ORDER BY k_1.purchased_at) AS bought
                    FROM repricer.charges k_1
-                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k_1.sku, k_1.purchased_at, k_1.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from))) k
+                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k_1.sku, k_1.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
             LEAST(repricer.days(1), (h.length / (10)::double precision)) AS tolerance,
@@ -7871,7 +7871,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
             WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
             ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
                FROM repricer.charges_at(p_at) k
-              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.expires_at = h.expires_at))), (1)::bigint)
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.expires_at = h.expires_at))), (1)::bigint)
         END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
     h.currency,
     h.storefront,
@@ -7922,7 +7922,7 @@ CREATE FUNCTION repricer.missing_renewals_at(p_at timestamp with time zone) RETU
                     k_1.recorded_at,
                     count(*) FILTER (WHERE (k_1.is_purchase AND (NOT k_1.is_added_seat) AND (k_1.revoked_at IS NULL))) OVER (ORDER BY k_1.purchased_at) AS bought
                    FROM repricer.charges_at(p_at) k_1
-                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k_1.sku, k_1.purchased_at, k_1.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from))) k
+                  WHERE ((k_1.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k_1.sku, k_1.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until))) k
          OFFSET 0) h)
      CROSS JOIN LATERAL ( SELECT ((c.state = 'effective'::text) AND (h.purchased_at >= c.effective_at)) AS is_in_effect,
             LEAST(repricer.days(1), (h.length / (10)::double precision)) AS tolerance,
@@ -8004,7 +8004,7 @@ WITH subjects AS (
 ), called AS (
     SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
         c.dependents, c.former_dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names, c.current_sku_from,
+        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names, c.former_skus, c.former_until,
         lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
     FROM subjects s
     -- OFFSET 0 makes PostgreSQL go subscription by subscription.
@@ -8014,7 +8014,7 @@ WITH subjects AS (
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents, h.dependent_skus AS former_dependents,
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             -- The name of today comes first.
-            array_remove(ARRAY[h.current_sku, h.sku] || h.former_skus, NULL) AS names, h.current_sku_from
+            array_remove(ARRAY[h.current_sku, h.sku] || h.former_skus, NULL) AS names, h.former_skus, h.former_until
         FROM repricer.price_changes h
         -- A change that the App Store never had moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -8039,14 +8039,14 @@ WITH subjects AS (
     LEFT JOIN repricer.subscriptions t ON t.original_transaction_id = w.id AND w.is_cross_subscription
     WHERE c.dependents <> '{}'
 ), named AS (
-    SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, c.current_sku_from, false AS is_dependent, c.currency,
+    SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, c.former_skus, c.former_until, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, false AS is_cross_subscription, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c
     -- With a plain equation PostgreSQL would expect one row of 200, and search what follows row by row.
     WHERE p_batch IS NULL OR nullif(c.batch_id = p_batch, false) IS NOT NULL
     UNION ALL
-    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, NULL, true, d.currency, d.storefront, d.item_twelfths, d.is_cross_subscription, d.called_at,
+    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, NULL, NULL, true, d.currency, d.storefront, d.item_twelfths, d.is_cross_subscription, d.called_at,
         least(d.named_next_at, o.later_at), d.state, d.reason, d.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM dependents d
     -- From the call of a change of its own on, an item counts with that change.
@@ -8130,7 +8130,7 @@ WITH subjects AS (
         SELECT r.item, CASE WHEN r.is_added_seat THEN coalesce(r.quantity * (
                 SELECT CASE WHEN NOT o.is_offer THEN o.price_milliunits::numeric END FROM repricer.charges o
                 WHERE o.original_transaction_id = r.id
-                    AND repricer.is_of_item(o.sku, o.purchased_at, o.is_added_seat, r.names, r.current_sku_from)
+                    AND repricer.is_of_item(o.sku, o.purchased_at, r.names, r.former_skus, r.former_until)
                     AND NOT o.is_added_seat
                     AND o.currency = r.currency AND o.purchased_at <= r.purchased_at AND o.expires_at > r.purchased_at
                 ORDER BY o.purchased_at DESC, o.transaction_id DESC LIMIT 1), r.milliunits) ELSE r.milliunits END AS milliunits,
@@ -8140,13 +8140,13 @@ WITH subjects AS (
                     AND r.next_begins <= r.ends + least(interval '1 hour', (r.ends - r.begins) / 10)
                 THEN r.next_begins ELSE least(r.ends, r.next_begins) END AS ends
         FROM (
-            SELECT n.item, n.names, n.current_sku_from, r.*, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
+            SELECT n.item, n.names, n.former_skus, n.former_until, r.*, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC,
                     -- Another item may have taken a former name.
                     r.sku = n.names[1] DESC, r.transaction_id DESC, r.sku DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS next_begins
             FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at
-                AND repricer.is_of_item(r.sku, r.purchased_at, r.is_added_seat, n.names, n.current_sku_from)) r) r
+                AND repricer.is_of_item(r.sku, r.purchased_at, n.names, n.former_skus, n.former_until)) r) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
     -- The customer may have changed the length of the period since the call, so each charge counts by the length that was signed
     -- with it. Where none was signed, a dependent on another subscription counts by its days. A period that was extended has none
@@ -8202,7 +8202,7 @@ WITH subjects AS (
             AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED')
             AND q.signed_at > (SELECT max(h.expires_at) FROM repricer.charges h
                 WHERE h.original_transaction_id = i.id
-                    AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, i.names, i.current_sku_from)
+                    AND repricer.is_of_item(h.sku, h.purchased_at, i.names, i.former_skus, i.former_until)
                     AND h.purchased_at < i.called_at) - repricer.days(1))
 ), known AS (
     SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p
@@ -8278,7 +8278,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                 AND NOT EXISTS (
                     SELECT FROM repricer.charges h
                     WHERE h.original_transaction_id = m.id
-                        AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                        AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                         AND h.revoked_at IS NULL
                         AND h.purchased_at > e.signed_at AND h.purchased_at < m.to_at)
                 AND (e.type NOT IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED') OR NOT EXISTS (
@@ -8291,14 +8291,14 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     OR e.type = 'REFUND' AND (EXISTS (
                         SELECT FROM repricer.charges h
                         WHERE h.original_transaction_id = m.id
-                            AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                            AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                             AND h.revoked_at > m.from_at - repricer.days(1) AND h.revoked_at < m.to_at + repricer.days(1)
                             AND h.revoked_at < coalesce(h.expires_at, 'infinity')) OR EXISTS (
                         SELECT FROM repricer.charges h
                         JOIN repricer.money_entries r ON r.original_transaction_id = h.original_transaction_id
                             AND r.transaction_id = h.transaction_id AND r.sku = h.sku AND r.kind = 'refund'
                         WHERE h.original_transaction_id = m.id
-                            AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                            AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                             AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
                             AND r.occurred_at > m.from_at - repricer.days(1) AND r.occurred_at < m.to_at + repricer.days(1)
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
@@ -8310,7 +8310,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges h
             WHERE h.original_transaction_id = m.id
-                AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                 AND h.purchased_at >= m.effective_at
                 AND h.price_milliunits = m.new_price AND h.currency = m.currency
             ORDER BY h.purchased_at, h.transaction_id LIMIT 1), 1) ELSE 0 END
@@ -8333,7 +8333,7 @@ WITH subjects AS (
 ), called AS (
     SELECT s.id AS subject, s.at, c.original_transaction_id, c.change_id, c.batch_id, c.currency, c.storefront,
         c.dependents, c.former_dependents, twelfths(c.period) AS twelfths, c.called_at, c.state, c.reason, c.ended_at, c.effective_at,
-        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names, c.current_sku_from,
+        c.current_price_milliunits, c.new_price_milliunits, c.forecast_renewal_at, c.forecast_seats, c.names, c.former_skus, c.former_until,
         lead(c.called_at) OVER (PARTITION BY s.id, s.at, c.item_sku ORDER BY c.called_at, c.change_id) AS next_called_at
     FROM subjects s
     -- OFFSET 0 makes PostgreSQL go subscription by subscription.
@@ -8343,7 +8343,7 @@ WITH subjects AS (
             coalesce(h.current_dependent_skus, h.dependent_skus) AS dependents, h.dependent_skus AS former_dependents,
             coalesce(h.sent_at, h.doubtful_since, h.scheduled_at) AS called_at, coalesce(h.current_sku, h.sku) AS item_sku,
             -- The name of today comes first.
-            array_remove(ARRAY[h.current_sku, h.sku] || h.former_skus, NULL) AS names, h.current_sku_from
+            array_remove(ARRAY[h.current_sku, h.sku] || h.former_skus, NULL) AS names, h.former_skus, h.former_until
         FROM repricer.price_changes_at(p_at) h
         -- A change that the App Store never had moves nothing.
         WHERE h.original_transaction_id = s.id AND h.undoes_change_id IS NULL
@@ -8368,14 +8368,14 @@ WITH subjects AS (
     LEFT JOIN repricer.subscriptions_at(p_at) t ON t.original_transaction_id = w.id AND w.is_cross_subscription
     WHERE c.dependents <> '{}'
 ), named AS (
-    SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, c.current_sku_from, false AS is_dependent, c.currency,
+    SELECT c.subject, c.at, c.batch_id, c.original_transaction_id AS id, c.names, c.former_skus, c.former_until, false AS is_dependent, c.currency,
         c.storefront, c.twelfths, false AS is_cross_subscription, c.called_at, c.next_called_at, c.state, c.reason, c.ended_at, c.effective_at,
         c.current_price_milliunits AS old_price, c.new_price_milliunits AS new_price, c.forecast_renewal_at, c.forecast_seats
     FROM called c
     -- With a plain equation PostgreSQL would expect one row of 200, and search what follows row by row.
     WHERE p_batch IS NULL OR nullif(c.batch_id = p_batch, false) IS NOT NULL
     UNION ALL
-    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, NULL, true, d.currency, d.storefront, d.item_twelfths, d.is_cross_subscription, d.called_at,
+    SELECT d.subject, d.at, d.batch_id, d.id, d.item_names, NULL, NULL, true, d.currency, d.storefront, d.item_twelfths, d.is_cross_subscription, d.called_at,
         least(d.named_next_at, o.later_at), d.state, d.reason, d.ended_at, NULL, NULL, NULL, NULL, NULL
     FROM dependents d
     -- From the call of a change of its own on, an item counts with that change.
@@ -8459,7 +8459,7 @@ WITH subjects AS (
         SELECT r.item, CASE WHEN r.is_added_seat THEN coalesce(r.quantity * (
                 SELECT CASE WHEN NOT o.is_offer THEN o.price_milliunits::numeric END FROM repricer.charges_at(p_at) o
                 WHERE o.original_transaction_id = r.id
-                    AND repricer.is_of_item(o.sku, o.purchased_at, o.is_added_seat, r.names, r.current_sku_from)
+                    AND repricer.is_of_item(o.sku, o.purchased_at, r.names, r.former_skus, r.former_until)
                     AND NOT o.is_added_seat
                     AND o.currency = r.currency AND o.purchased_at <= r.purchased_at AND o.expires_at > r.purchased_at
                 ORDER BY o.purchased_at DESC, o.transaction_id DESC LIMIT 1), r.milliunits) ELSE r.milliunits END AS milliunits,
@@ -8469,13 +8469,13 @@ WITH subjects AS (
                     AND r.next_begins <= r.ends + least(interval '1 hour', (r.ends - r.begins) / 10)
                 THEN r.next_begins ELSE least(r.ends, r.next_begins) END AS ends
         FROM (
-            SELECT n.item, n.names, n.current_sku_from, r.*, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
+            SELECT n.item, n.names, n.former_skus, n.former_until, r.*, min(r.begins) FILTER (WHERE r.stands AND NOT r.is_added_seat) OVER (
                 PARTITION BY n.item ORDER BY r.begins DESC, r.is_added_seat DESC,
                     -- Another item may have taken a former name.
                     r.sku = n.names[1] DESC, r.transaction_id DESC, r.sku DESC
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS next_begins
             FROM items n JOIN runs r ON r.id = n.id AND r.at = n.at
-                AND repricer.is_of_item(r.sku, r.purchased_at, r.is_added_seat, n.names, n.current_sku_from)) r) r
+                AND repricer.is_of_item(r.sku, r.purchased_at, n.names, n.former_skus, n.former_until)) r) r
         ON r.item = i.item AND r.currency = i.currency AND r.begins < i.ends AND r.ends >= i.begins
     -- The customer may have changed the length of the period since the call, so each charge counts by the length that was signed
     -- with it. Where none was signed, a dependent on another subscription counts by its days. A period that was extended has none
@@ -8531,7 +8531,7 @@ WITH subjects AS (
             AND q.type IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED', 'EXPIRED')
             AND q.signed_at > (SELECT max(h.expires_at) FROM repricer.charges_at(p_at) h
                 WHERE h.original_transaction_id = i.id
-                    AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, i.names, i.current_sku_from)
+                    AND repricer.is_of_item(h.sku, h.purchased_at, i.names, i.former_skus, i.former_until)
                     AND h.purchased_at < i.called_at) - repricer.days(1))
 ), known AS (
     SELECT p.item, p.at, p.begins, p.ends, p.milliunits FROM points p
@@ -8607,7 +8607,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                 AND NOT EXISTS (
                     SELECT FROM repricer.charges_at(p_at) h
                     WHERE h.original_transaction_id = m.id
-                        AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                        AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                         AND h.revoked_at IS NULL
                         AND h.purchased_at > e.signed_at AND h.purchased_at < m.to_at)
                 AND (e.type NOT IN ('DID_FAIL_TO_RENEW', 'GRACE_PERIOD_EXPIRED') OR NOT EXISTS (
@@ -8620,14 +8620,14 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
                     OR e.type = 'REFUND' AND (EXISTS (
                         SELECT FROM repricer.charges_at(p_at) h
                         WHERE h.original_transaction_id = m.id
-                            AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                            AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                             AND h.revoked_at > m.from_at - repricer.days(1) AND h.revoked_at < m.to_at + repricer.days(1)
                             AND h.revoked_at < coalesce(h.expires_at, 'infinity')) OR EXISTS (
                         SELECT FROM repricer.charges_at(p_at) h
                         JOIN repricer.money_entries_at(p_at) r ON r.original_transaction_id = h.original_transaction_id
                             AND r.transaction_id = h.transaction_id AND r.sku = h.sku AND r.kind = 'refund'
                         WHERE h.original_transaction_id = m.id
-                            AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                            AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                             AND h.refunded_milliunits >= h.price_milliunits::numeric * h.quantity
                             AND r.occurred_at > m.from_at - repricer.days(1) AND r.occurred_at < m.to_at + repricer.days(1)
                             AND r.occurred_at < coalesce(h.expires_at, 'infinity'))))
@@ -8639,7 +8639,7 @@ SELECT m.subject, m.at, m.batch_id, m.month, m.currency, m.storefront, m.opens, 
         THEN m.twelfths * (m.new_price - m.old_price)::numeric * coalesce((
             SELECT h.quantity FROM repricer.charges_at(p_at) h
             WHERE h.original_transaction_id = m.id
-                AND repricer.is_of_item(h.sku, h.purchased_at, h.is_added_seat, m.names, m.current_sku_from)
+                AND repricer.is_of_item(h.sku, h.purchased_at, m.names, m.former_skus, m.former_until)
                 AND h.purchased_at >= m.effective_at
                 AND h.price_milliunits = m.new_price AND h.currency = m.currency
             ORDER BY h.purchased_at, h.transaction_id LIMIT 1), 1) ELSE 0 END
@@ -8947,7 +8947,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
             WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
             ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
                FROM repricer.charges_at(p_at) k
-              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.purchased_at >= c.effective_at) AND (k.expires_at = h.expires_at))), (1)::bigint)
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.purchased_at >= c.effective_at) AND (k.expires_at = h.expires_at))), (1)::bigint)
         END AS quantity,
     h.expires_at AS paid_until,
     GREATEST(h.expires_at, e.until) AS word_due_at,
@@ -8975,7 +8975,7 @@ CREATE FUNCTION repricer.paid_changes_at(p_at timestamp with time zone) RETURNS 
             k.recorded_at,
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges_at(p_at) k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.purchased_at >= c.effective_at) AND (k.expires_at IS NOT NULL))
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id, (k.sku = COALESCE(c.current_sku, c.sku)) DESC, k.sku
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT ((h.refunded_milliunits > 0) AND (h.refunded_milliunits >= (h.price_milliunits * h.quantity))) AS is_given_back) g)
@@ -9174,7 +9174,7 @@ SELECT c.original_transaction_id,
     CASE WHEN v.state IS NULL THEN c.current_sku ELSE v.current_sku END,
     c.called_sku,
     CASE WHEN v.state IS NULL THEN c.former_skus ELSE v.former_skus END,
-    CASE WHEN v.state IS NULL THEN c.current_sku_from ELSE v.current_sku_from END,
+    CASE WHEN v.state IS NULL THEN c.former_until ELSE v.former_until END,
     c.dependent_skus,
     CASE WHEN v.state IS NULL THEN c.current_dependent_skus ELSE v.current_dependent_skus END,
     c.called_dependent_skus,
@@ -10379,7 +10379,7 @@ CREATE FUNCTION repricer.silent_open_changes_at(p_at timestamp with time zone) R
             WHEN ((h.paid_by = 1) AND (NOT h.is_added_seat)) THEN h.quantity
             ELSE COALESCE(( SELECT repricer.seats_of(array_agg(k.*)) AS seats_of
                FROM repricer.charges_at(p_at) k
-              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.expires_at = h.expires_at))), (1)::bigint)
+              WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.expires_at = h.expires_at))), (1)::bigint)
         END)::numeric), ('the seats of price change '::text || c.change_id)) AS expected_milliunits,
     h.currency,
     h.storefront
@@ -10407,7 +10407,7 @@ CREATE FUNCTION repricer.silent_open_changes_at(p_at timestamp with time zone) R
             k.recorded_at,
             count(*) OVER (PARTITION BY k.expires_at) AS paid_by
            FROM repricer.charges_at(p_at) k
-          WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, k.is_added_seat, c.sku, c.current_sku, c.former_skus, c.current_sku_from) AND (k.expires_at IS NOT NULL))
+          WHERE ((k.original_transaction_id = c.original_transaction_id) AND repricer.is_of_item(k.sku, k.purchased_at, c.sku, c.current_sku, c.former_skus, c.former_until) AND (k.expires_at IS NOT NULL))
           ORDER BY k.expires_at DESC, (k.revoked_at IS NOT NULL), ((k.refunded_milliunits > 0) AND (k.refunded_milliunits >= (k.price_milliunits * k.quantity))), k.is_added_seat, k.purchased_at DESC, k.transaction_id, (k.sku = COALESCE(c.current_sku, c.sku)) DESC, k.sku
          LIMIT 1) h)
      CROSS JOIN LATERAL ( SELECT COALESCE(bool_or((t_1.type = ANY (ARRAY['EXPIRED'::text, 'REVOKE'::text]))), false) AS is_ended,
@@ -10795,7 +10795,7 @@ SELECT c.original_transaction_id,
     CASE WHEN v.state IS NULL THEN c.current_sku ELSE v.current_sku END,
     c.called_sku,
     CASE WHEN v.state IS NULL THEN c.former_skus ELSE v.former_skus END,
-    CASE WHEN v.state IS NULL THEN c.current_sku_from ELSE v.current_sku_from END,
+    CASE WHEN v.state IS NULL THEN c.former_until ELSE v.former_until END,
     c.dependent_skus,
     CASE WHEN v.state IS NULL THEN c.current_dependent_skus ELSE v.current_dependent_skus END,
     c.called_dependent_skus,
@@ -12264,7 +12264,7 @@ CREATE TABLE repricer.price_change_versions (
     claim_recorded_at timestamp with time zone,
     current_sku text,
     former_skus text[],
-    current_sku_from timestamp with time zone,
+    former_until timestamp with time zone[],
     current_dependent_skus text[],
     send_after timestamp with time zone,
     send_by timestamp with time zone NOT NULL,
@@ -12408,7 +12408,7 @@ CREATE TABLE repricer.price_change_versions_default (
     claim_recorded_at timestamp with time zone,
     current_sku text,
     former_skus text[],
-    current_sku_from timestamp with time zone,
+    former_until timestamp with time zone[],
     current_dependent_skus text[],
     send_after timestamp with time zone,
     send_by timestamp with time zone NOT NULL,
@@ -13173,7 +13173,7 @@ GRANT UPDATE(called_sku) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(former_skus) ON TABLE repricer.price_changes TO repricer_service;
 
-GRANT UPDATE(current_sku_from) ON TABLE repricer.price_changes TO repricer_service;
+GRANT UPDATE(former_until) ON TABLE repricer.price_changes TO repricer_service;
 
 GRANT UPDATE(current_dependent_skus) ON TABLE repricer.price_changes TO repricer_service;
 
@@ -13269,10 +13269,10 @@ GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_f
 GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_pricing;
 GRANT ALL ON FUNCTION repricer.fitting(p_sum numeric, p_what text) TO repricer_service;
 
-REVOKE ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_is_added_seat boolean, p_sku text, p_current_sku text, p_former_skus text[], p_current_from timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_is_added_seat boolean, p_sku text, p_current_sku text, p_former_skus text[], p_current_from timestamp with time zone) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_is_added_seat boolean, p_sku text, p_current_sku text, p_former_skus text[], p_current_from timestamp with time zone) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_is_added_seat boolean, p_sku text, p_current_sku text, p_former_skus text[], p_current_from timestamp with time zone) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_sku text, p_current_sku text, p_former_skus text[], p_former_until timestamp with time zone[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_sku text, p_current_sku text, p_former_skus text[], p_former_until timestamp with time zone[]) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_sku text, p_current_sku text, p_former_skus text[], p_former_until timestamp with time zone[]) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_sku text, p_current_sku text, p_former_skus text[], p_former_until timestamp with time zone[]) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.marked_subscriptions() FROM PUBLIC;
 GRANT ALL ON FUNCTION repricer.marked_subscriptions() TO repricer_finance;
@@ -13712,10 +13712,10 @@ REVOKE ALL ON FUNCTION repricer.is_held_out(p_content_sha256 text, p_original_tr
 
 REVOKE ALL ON FUNCTION repricer.is_idle(p_kinds text[]) FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_is_added_seat boolean, p_names text[], p_current_from timestamp with time zone) FROM PUBLIC;
-GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_is_added_seat boolean, p_names text[], p_current_from timestamp with time zone) TO repricer_finance;
-GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_is_added_seat boolean, p_names text[], p_current_from timestamp with time zone) TO repricer_pricing;
-GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_is_added_seat boolean, p_names text[], p_current_from timestamp with time zone) TO repricer_service;
+REVOKE ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_names text[], p_former_skus text[], p_former_until timestamp with time zone[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_names text[], p_former_skus text[], p_former_until timestamp with time zone[]) TO repricer_finance;
+GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_names text[], p_former_skus text[], p_former_until timestamp with time zone[]) TO repricer_pricing;
+GRANT ALL ON FUNCTION repricer.is_of_item(p_charged text, p_at timestamp with time zone, p_names text[], p_former_skus text[], p_former_until timestamp with time zone[]) TO repricer_service;
 
 REVOKE ALL ON FUNCTION repricer.is_shared_out(p_batch uuid) FROM PUBLIC;
 

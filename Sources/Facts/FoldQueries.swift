@@ -52,7 +52,7 @@ package enum FoldQueries {
         SELECT original_transaction_id, change_id, state, reason, scheduled_at, consent_asked_at,
             accepted_at, acceptance, effective_at, ended_at, due_effective_at, state_since, sent_at, send_by, doubtful_since,
             planned_effective_at, called_renewal_at, moved_since_call, sku, dependent_skus, current_sku, current_dependent_skus,
-            called_sku, called_dependent_skus, former_skus, current_sku_from, currency,
+            called_sku, called_dependent_skus, former_skus, currency,
             current_price_milliunits, new_price_milliunits, request_reference_id, undoes_change_id, is_leaving,
             CASE WHEN cardinality(dependent_skus) > 0 THEN (
                 SELECT ARRAY(SELECT jsonb_array_elements_text(item -> 'dependentSKUs'))
@@ -61,7 +61,11 @@ package enum FoldQueries {
                     AND \(fragment: Bucket.isThat(of: ids, "r.bucket"))
                     AND r.call_id = c.request_reference_id
                     AND item ->> 'sku' = coalesce(c.called_sku, c.sku) LIMIT 1)
-            END AS told_dependent_skus
+            END AS told_dependent_skus,
+            CASE WHEN former_until IS NOT NULL THEN ARRAY(
+                SELECT coalesce((extract(epoch FROM u.at) * 1000)::bigint::text, '')
+                FROM unnest(former_until) WITH ORDINALITY AS u (at, place) ORDER BY u.place)
+            END AS former_until
         FROM repricer.price_changes c
         WHERE original_transaction_id = ANY (\(ids)::text[]) AND \(fragment: Bucket.isThat(of: ids))
             AND (sent_at IS NOT NULL OR doubtful_since IS NOT NULL)
@@ -109,7 +113,9 @@ package enum FoldQueries {
         change.calledDependentSKUs = calledDependents == dependents ? nil : calledDependents
         change.toldDependentSKUs = try row.textsOrNil("told_dependent_skus")
         change.formerSKUs = try row.textsOrNil("former_skus") ?? []
-        change.currentSKUFrom = try row.instant("current_sku_from")
+        for (name, until) in zip(change.formerSKUs, try row.textsOrNil("former_until") ?? []) {
+            change.formerUntil[name] = Int64(until).map { Instant(milliseconds: $0) }
+        }
         change.requestReferenceID = try row.textOrNil("request_reference_id")
         change.sentAt = try row.instant("sent_at")
         change.sendBy = try row.instant("send_by")

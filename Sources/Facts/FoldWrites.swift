@@ -181,14 +181,15 @@ package struct FoldWrites: Sendable {
                 acceptance = t.acceptance, effective_at = t.effective_at, ended_at = t.ended_at,
                 state_since = t.state_since, current_sku = nullif(t.current_sku, c.sku),
                 current_dependent_skus = nullif(t.current_dependent_skus, c.dependent_skus),
-                former_skus = t.former_skus, current_sku_from = t.current_sku_from,
+                former_skus = t.former_skus, former_until = t.former_until,
                 planned_effective_at = CASE WHEN t.due_at IS DISTINCT FROM t.planned_at
                     THEN t.planned_at END,
                 due_effective_at = coalesce(t.due_at, c.due_effective_at), moved_since_call = t.moved_since_call,
                 is_leaving = t.is_leaving,
                 sent_at = coalesce(t.adopted_call_at, c.sent_at)
             -- The casts stand in a subquery for the reason given at SubscriptionQueries.setting.
-            FROM (SELECT u.*, u.dependents::text[] AS current_dependent_skus, u.former::text[] AS former_skus FROM unnest(
+            FROM (SELECT u.*, u.dependents::text[] AS current_dependent_skus, u.former::text[] AS former_skus,
+                u.until::timestamptz[] AS former_until FROM unnest(
                 \(changes.column { $0.id })::text[], \(uuids: changes.column { $0.change.changeID })::uuid[],
                 \(changes.column { $0.change.progress.state.rawValue })::text[], \(texts: changes.sparseColumn { $0.change.progress.reason })::text[],
                 \(timestamps: changes.sparseColumn { $0.change.progress.scheduledAt?.milliseconds })::timestamptz[],
@@ -201,7 +202,7 @@ package struct FoldWrites: Sendable {
                 \(changes.column { $0.change.sku })::text[],
                 \(changes.column { arrayText($0.change.dependentSKUs) })::text[],
                 \(texts: changes.sparseColumn { $0.change.formerSKUs.isEmpty ? nil : arrayText($0.change.formerSKUs) })::text[],
-                \(timestamps: changes.sparseColumn { $0.change.currentSKUFrom?.milliseconds })::timestamptz[],
+                \(texts: changes.sparseColumn { $0.change.formerUntilText })::text[],
                 \(timestamps: changes.sparseColumn { $0.change.progress.dueAt?.milliseconds })::timestamptz[],
                 \(timestamps: changes.sparseColumn { $0.change.callProgress.dueAt?.milliseconds })::timestamptz[],
                 \(texts: changes.sparseColumn { $0.change.progress.slip?.rawValue })::text[],
@@ -209,7 +210,7 @@ package struct FoldWrites: Sendable {
                 \(timestamps: changes.sparseColumn { $0.change.adoptedCallAt?.milliseconds })::timestamptz[]
             ) AS u (id, change_id, state, reason, scheduled_at, consent_asked_at, accepted_at,
                 acceptance, effective_at, ended_at, state_since, current_sku, dependents,
-                former, current_sku_from, due_at, planned_at, moved_since_call, is_leaving, adopted_call_at) OFFSET 0) AS t
+                former, until, due_at, planned_at, moved_since_call, is_leaving, adopted_call_at) OFFSET 0) AS t
             WHERE c.original_transaction_id = t.id AND c.change_id = t.change_id
                 AND \(fragment: Bucket.isThat(of: changes.lazy.map(\.id), "c.bucket"))
             """
@@ -486,6 +487,15 @@ extension ToldRename {
     fileprivate func holds(in facts: SubscriptionFacts) -> Bool {
         facts.items.contains { $0.sku == rename.to && $0.renews }
             && !facts.items.contains { $0.sku == rename.from }
+    }
+}
+
+extension TrackedChange {
+    /// The ends of the former names, in their order, in PostgreSQL's form of an array; nil where none has one.
+    fileprivate var formerUntilText: String? {
+        guard !formerUntil.isEmpty else { return nil }
+        let ends = formerSKUs.map { name in formerUntil[name].map { "\"\($0.text)\"" } ?? "NULL" }
+        return "{" + ends.joined(separator: ",") + "}"
     }
 }
 

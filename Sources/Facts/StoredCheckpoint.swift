@@ -57,7 +57,7 @@ extension StoredCheckpoint.Reenabled: StoredObject {
 extension FoldCheckpoint.Told: StoredObject {
     static var unread: Self {
         Self(
-            changeID: "", sku: "", dependentSKUs: [], formerSKUs: [], currentSKUFrom: nil,
+            changeID: "", sku: "", dependentSKUs: [], formerSKUs: [], formerUntil: [:],
             progress: .unread, calledAt: .unread)
     }
 
@@ -66,7 +66,11 @@ extension FoldCheckpoint.Told: StoredObject {
         try fields.field("sku", &sku)
         try fields.field("dependents", &dependentSKUs)
         try fields.field("former", &formerSKUs)
-        try fields.field("currentFrom", &currentSKUFrom)
+        var ends = formerUntil.sorted { $0.key < $1.key }.map {
+            StoredCheckpoint.Reenabled(id: $0.key, at: $0.value)
+        }
+        try fields.field("formerUntil", &ends)
+        formerUntil = Dictionary(ends.map { ($0.id, $0.at) }) { $1 }
         try fields.field("calledAt", &calledAt)
         try fields.field("progress", &progress)
     }

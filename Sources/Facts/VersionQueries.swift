@@ -16,13 +16,13 @@ package enum VersionQueries {
         """
         \(fragment: instant), former AS (
             INSERT INTO repricer.price_change_versions (original_transaction_id, bucket, change_id, recorded_at,
-                recorded_until, claim_recorded_at, current_sku, former_skus, current_sku_from,
+                recorded_until, claim_recorded_at, current_sku, former_skus, former_until,
                 current_dependent_skus, send_after, send_by,
                 due_effective_at, planned_effective_at, moved_before_call, moved_since_call, request_reference_id, state,
                 state_since, reason, doubtful_since, refused_at, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance,
                 effective_at, ended_at, is_leaving)
             SELECT c.original_transaction_id, c.bucket, c.change_id, c.recorded_at,
-                \(fragment: now), c.claim_recorded_at, c.current_sku, c.former_skus, c.current_sku_from,
+                \(fragment: now), c.claim_recorded_at, c.current_sku, c.former_skus, c.former_until,
                 c.current_dependent_skus, c.send_after, c.send_by,
                 c.due_effective_at, c.planned_effective_at, c.moved_before_call, c.moved_since_call, c.request_reference_id, c.state,
                 c.state_since, c.reason, c.doubtful_since, c.refused_at, c.sent_at, c.scheduled_at, c.consent_asked_at, c.accepted_at, c.acceptance,

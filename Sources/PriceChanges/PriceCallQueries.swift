@@ -74,7 +74,7 @@ package enum PriceCallQueries {
                 planned_effective_at = NULL, called_renewal_at = t.renewal_at, moved_since_call = NULL,
                 moved_before_call = coalesce(c.moved_before_call, c.moved_since_call), parked_reason = NULL, called_sku = c.current_sku,
                 called_dependent_skus = c.current_dependent_skus, former_skus = NULL,
-                current_sku_from = NULL
+                former_until = NULL
             FROM unnest(\(changes.map(\.0))::text[], \(uuids: changes.map(\.1))::uuid[],
                 \(uuids: changes.map(\.2))::uuid[], \(timestamps: knownAt)::timestamptz[])
                 AS t (id, change_id, call, renewal_at)

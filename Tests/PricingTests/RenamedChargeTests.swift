@@ -79,9 +79,9 @@ private typealias Story = LifecycleStory
         }
     }
 
-    /// A change knows since when its item is charged under its name of today, in any order and beside retention. Until then a
-    /// charge under a former name is its own.
-    @Test func changedItem_isItsNameOfToday_fromTheFirstPeriodChargedUnderIt() {
+    /// A change knows since when its item is charged under a newer name, in any order and beside retention. Until then a charge
+    /// under a former name is its own. A further rename does not reopen an earlier one.
+    @Test func changedItem_hasEachFormerName_untilTheFirstPeriodChargedUnderANewerOne() {
         var random = StoryRandom(seed: 9)
         var change = Story.change(sentAt: Story.at(1))
         change.callProgress.since = Story.at(1)
@@ -95,18 +95,19 @@ private typealias Story = LifecycleStory
             for piece in ArrivalOrder(late, random: &random).pieces { stored.arrive(piece) }
             return stored.state.changes
         }
-        let steps: [(until: Int64, sku: String, from: Int64?)] = [
-            (10, "A2", nil), (11, "A2", nil), (31, "A2", 31), (35, "A3", nil), (36, "A4", nil),
-            (42, "A4", nil), (62, "A4", 62),
+        let steps: [(until: Int64, sku: String, ends: [String: Int64])] = [
+            (10, "A2", [:]), (11, "A2", [:]), (31, "A2", ["A": 31]), (35, "A3", ["A": 31]),
+            (36, "A4", ["A": 31]), (42, "A4", ["A": 31]),
+            (62, "A4", ["A": 31, "A2": 62, "A3": 62]),
         ]
 
         let cuts: [Int64?] = [20, 33, 37, 45, 70] + Array(repeating: nil, count: 30)
 
-        for (until, sku, from) in steps {
+        for (until, sku, ends) in steps {
             for cut in cuts {
                 let change = told(0...until, forgetting: cut)[0]
                 #expect(change.sku == sku, "until \(until)")
-                #expect(change.currentSKUFrom == from.map(Story.at), "until \(until)")
+                #expect(change.formerUntil == ends.mapValues(Story.at), "until \(until)")
             }
         }
     }

@@ -621,10 +621,11 @@ package enum FormerViews {
     private static let charges = #"""
         CREATE VIEW former.charges AS
         SELECT h.original_transaction_id, h.transaction_id,
-            CASE WHEN NOT h.is_added_seat AND EXISTS (
+            CASE WHEN EXISTS (
                     SELECT FROM repricer.price_changes p
-                    WHERE p.original_transaction_id = h.original_transaction_id AND p.current_sku_from <= h.purchased_at
-                        AND h.sku IN (SELECT unnest(array_remove(ARRAY[p.sku] || p.former_skus, coalesce(p.current_sku, p.sku)))))
+                    CROSS JOIN LATERAL unnest(p.former_skus, p.former_until) AS f (sku, until)
+                    WHERE p.original_transaction_id = h.original_transaction_id AND f.sku = h.sku
+                        AND f.sku <> coalesce(p.current_sku, p.sku) AND f.until <= h.purchased_at)
                 THEN h.sku || ' of another item' ELSE h.sku END AS sku,
             h.purchased_at, h.expires_at, h.revoked_at, h.price_milliunits, h.quantity, h.currency, h.storefront, h.is_offer,
             h.is_purchase, h.is_added_seat, h.is_relisted, h.period, h.refunded_milliunits

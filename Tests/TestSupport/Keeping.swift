@@ -14,7 +14,7 @@ package enum Keeping {
         Table(
             name: "price_changes", key: ["original_transaction_id", "change_id"],
             facts: """
-                current_sku, former_skus, current_sku_from, current_dependent_skus, send_after, send_by, due_effective_at,
+                current_sku, former_skus, former_until, current_dependent_skus, send_after, send_by, due_effective_at,
                 planned_effective_at, moved_before_call, moved_since_call, request_reference_id, state, state_since, reason,
                 doubtful_since, refused_at, sent_at, scheduled_at, consent_asked_at, accepted_at, acceptance, effective_at, ended_at,
                 is_leaving

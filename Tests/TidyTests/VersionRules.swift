@@ -10,7 +10,7 @@ enum VersionRules {
     private static let tables = [
         "price_changes": Table(
             columns: [
-                "current_sku", "former_skus", "current_sku_from", "current_dependent_skus",
+                "current_sku", "former_skus", "former_until", "current_dependent_skus",
                 "send_after", "send_by",
                 "due_effective_at",
                 "planned_effective_at", "moved_before_call", "moved_since_call",

@@ -10,7 +10,7 @@ package struct FoldCheckpoint: Hashable, Sendable {
         package var sku: String
         package var dependentSKUs: [String]
         package var formerSKUs: [String]
-        package var currentSKUFrom: Instant?
+        package var formerUntil: [String: Instant]
         package var progress: ChangeProgress
         /// When its call was sent, or the instant from which statements counted for another reason. A later call makes
         /// this entry void.
@@ -18,13 +18,13 @@ package struct FoldCheckpoint: Hashable, Sendable {
 
         package init(
             changeID: String, sku: String, dependentSKUs: [String], formerSKUs: [String],
-            currentSKUFrom: Instant?, progress: ChangeProgress, calledAt: Instant
+            formerUntil: [String: Instant], progress: ChangeProgress, calledAt: Instant
         ) {
             self.changeID = changeID
             self.sku = sku
             self.dependentSKUs = dependentSKUs
             self.formerSKUs = formerSKUs
-            self.currentSKUFrom = currentSKUFrom
+            self.formerUntil = formerUntil
             self.progress = progress
             self.calledAt = calledAt
         }
@@ -165,7 +165,7 @@ extension FoldCheckpoint.Told {
     fileprivate init(_ change: TrackedChange) {
         self.init(
             changeID: change.changeID, sku: change.sku, dependentSKUs: change.dependentSKUs,
-            formerSKUs: change.formerSKUs, currentSKUFrom: change.currentSKUFrom,
+            formerSKUs: change.formerSKUs, formerUntil: change.formerUntil,
             progress: change.progress, calledAt: change.callProgress.since)
     }
 }
@@ -180,14 +180,14 @@ extension TrackedChange {
         sku = told.sku
         dependentSKUs = told.dependentSKUs
         formerSKUs = told.formerSKUs
-        currentSKUFrom = told.currentSKUFrom
+        formerUntil = told.formerUntil
         progress = told.progress
     }
 
     /// Whether it is the same change with the same progress.
     fileprivate func isTold(as other: TrackedChange) -> Bool {
         changeID == other.changeID && sku == other.sku && dependentSKUs == other.dependentSKUs
-            && formerSKUs == other.formerSKUs && currentSKUFrom == other.currentSKUFrom
+            && formerSKUs == other.formerSKUs && formerUntil == other.formerUntil
             && progress == other.progress
     }
 }

@@ -35,20 +35,22 @@ extension TrackedChange {
         guard let rename = reading.renames.first(where: { $0.from == sku }) else { return }
         calledSKU = calledSKU ?? sku
         if !formerSKUs.contains(sku) { formerSKUs.append(sku) }
+        formerUntil[sku] = nil
         sku = rename.to
-        currentSKUFrom = nil
         lines.append(note("renamed from \(rename.from) to \(rename.to)", reading))
     }
 
     /// Notes the first period that was charged under the item's new name. A period that was charged before the rename
     /// keeps the former name in the ledger, although its transaction may show the new one.
     mutating func noteChargeUnderNewName(_ reading: Reading) {
-        guard !formerSKUs.isEmpty, currentSKUFrom == nil,
+        let open = formerSKUs.filter { $0 != sku && formerUntil[$0] == nil }
+        guard !open.isEmpty,
             let transaction = reading.newTransaction, !transaction.addsSeats,
+            let began = transaction.purchasedAt, began.isOnCalendar,
             transaction.items.contains(where: { $0.sku == sku }),
             reading.facts.namesWhenCharged(in: transaction).former[sku] == nil
         else { return }
-        currentSKUFrom = transaction.purchasedAt
+        for name in open { formerUntil[name] = began }
     }
 
     /// The item as a transaction charges it. After a rename the transaction may still have the old name. In a later

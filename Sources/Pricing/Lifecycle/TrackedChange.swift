@@ -18,9 +18,9 @@ package struct TrackedChange: Hashable, Sendable {
     package var toldDependentSKUs: [String]?
     /// Names that the item had since that call and lost again, the oldest first. Charges may bear any of them.
     package var formerSKUs: [String] = []
-    /// When the first period began that was charged under `sku`, after a rename since that call. From then on a former
-    /// name may be another item's. nil before that.
-    package var currentSKUFrom: Instant?
+    /// When the first period began that was charged under a newer name, by the former names that have one. From then on
+    /// such a name may be another item's.
+    package var formerUntil: [String: Instant] = [:]
     /// The `requestReferenceId` of the last call that carried it.
     package var requestReferenceID: String?
     /// When that call's intent was written. Statements signed before it cannot be about this change.
@@ -67,7 +67,7 @@ package struct TrackedChange: Hashable, Sendable {
         change.calledSKU = nil
         change.calledDependentSKUs = nil
         change.formerSKUs = []
-        change.currentSKUFrom = nil
+        change.formerUntil = [:]
         change.progress = callProgress
         return change
     }
