@@ -467,7 +467,7 @@ CREATE VIEW repricer.reconciliation_checks (check_name, is_per_batch, is_of_mone
     ('rows_add_up', true, true, 'batches whose changes or refused rows do not add up to the file'),
     ('silent_past_renewal', true, false,
         'changes that Apple has, a day past their renewal without a word from Apple'),
-    ('requests_unknown', true, false, 'calls with a lost answer that nothing has settled yet'),
+    ('requests_unknown', true, false, 'calls whose outcome is not known and that nothing has settled yet'),
     ('effective_without_charge', true, true, 'effective changes without a charge at the new price'),
     ('ended_yet_applied', true, false, 'changes that ended here as not applied, while the App Store has their price'),
     ('charges_other_price', true, true, 'charges since a call that are neither at the old price nor at the new one'),

@@ -5,7 +5,8 @@ import Pricing
 /// What a checkpoint keeps in its column `rest`: the progress of each change, money, dependents, cancellations of ours
 /// that the customer reversed, and paid periods. The facts have columns of their own, as in `subscriptions`.
 struct StoredCheckpoint {
-    struct Reenabled {
+    /// An instant of what has this id: when a cancellation was reversed, or until when a former name was the item's.
+    struct Dated {
         var id: String
         var at: Instant
     }
@@ -13,7 +14,7 @@ struct StoredCheckpoint {
     var changes: [FoldCheckpoint.Told] = []
     var money: [MoneyEntry] = []
     var cancellations: [DependentCancellation] = []
-    var reenabled: [Reenabled] = []
+    var reenabled: [Dated] = []
     /// Checkpoints that were written before periods were kept have none.
     var toldPeriods: [ToldPeriod]?
 
@@ -28,7 +29,7 @@ struct StoredCheckpoint {
         money = checkpoint.money
         cancellations = checkpoint.cancellations
         reenabled = checkpoint.reenabledAt.sorted { $0.key < $1.key }
-            .map { Reenabled(id: $0.key, at: $0.value) }
+            .map { Dated(id: $0.key, at: $0.value) }
         toldPeriods = checkpoint.toldPeriods
     }
 }
@@ -45,7 +46,7 @@ extension StoredCheckpoint: StoredObject {
     }
 }
 
-extension StoredCheckpoint.Reenabled: StoredObject {
+extension StoredCheckpoint.Dated: StoredObject {
     static var unread: Self { Self(id: "", at: .unread) }
 
     mutating func pass<Pass: FieldPass>(_ fields: inout Pass) throws(Pass.Failure) {
@@ -67,7 +68,7 @@ extension FoldCheckpoint.Told: StoredObject {
         try fields.field("dependents", &dependentSKUs)
         try fields.field("former", &formerSKUs)
         var ends = formerUntil.sorted { $0.key < $1.key }.map {
-            StoredCheckpoint.Reenabled(id: $0.key, at: $0.value)
+            StoredCheckpoint.Dated(id: $0.key, at: $0.value)
         }
         try fields.field("formerUntil", &ends)
         formerUntil = Dictionary(ends.map { ($0.id, $0.at) }) { $1 }

@@ -281,7 +281,7 @@ extension ChangeState {
         case .awaitingApproval: "waits for a second person"
         case .queued: "approved, its call has not left"
         case .sending: "its call is on its way"
-        case .unknown: "its call got no answer, and is being settled"
+        case .unknown: "the outcome of its call is not known, and is being settled"
         case .scheduled: "the App Store has it"
         case .pendingConsent: "the customer was asked and has not answered"
         case .accepted: "the customer agreed or was informed"

@@ -383,7 +383,7 @@ package enum FormerViews {
                 ('rows_add_up', true, 'batches whose changes or refused rows do not add up to the file'),
                 ('silent_past_renewal', true,
                     'changes that Apple has, a day past their renewal without a word from Apple'),
-                ('requests_unknown', true, 'calls with a lost answer that nothing has settled yet'),
+                ('requests_unknown', true, 'calls whose outcome is not known and that nothing has settled yet'),
                 ('effective_without_charge', true, 'effective changes without a charge at the new price'),
                 ('ended_yet_applied', true, 'changes that ended here as not applied, while the App Store has their price'),
                 ('charges_other_price', true, 'charges since a call that are neither at the old price nor at the new one'),

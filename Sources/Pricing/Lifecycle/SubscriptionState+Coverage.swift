@@ -76,18 +76,24 @@ extension Reading {
     /// `recentSubscriptionStartDate`: 60 days each, and a day for charges that are not to the hour. Then one statement of an
     /// end does not tell of the whole pause.
     private var hasLongPause: Bool {
-        guard let began = newTransaction?.purchasedAt,
-            let ended = [before.expiresAt, before.renewalAt].compactMap(\.self).min()
-        else { return false }
+        guard let began = newTransaction?.purchasedAt, let ended = formerPeriodEnd else {
+            return false
+        }
         return began.milliseconds(since: ended) > 61 * Instant.millisecondsPerDay
     }
 
     /// Whether Apple says that the subscription itself began with this purchase or later than the end.
     private var startsAnew: Bool {
-        guard let started = facts.recentSubscriptionStartAt,
-            let ended = [before.expiresAt, before.renewalAt].compactMap(\.self).min()
-        else { return false }
+        guard let started = facts.recentSubscriptionStartAt, let ended = formerPeriodEnd else {
+            return false
+        }
         return started >= ended
+    }
+
+    /// When the period before ended. An unsigned statement may move only `expiresAt`, and one without a new period only
+    /// `renewalAt`. So the earlier of both counts.
+    private var formerPeriodEnd: Instant? {
+        [before.expiresAt, before.renewalAt].compactMap(\.self).min()
     }
 
     /// Whether an increase may have been missed between the running period and the new one in this statement.
@@ -98,9 +104,7 @@ extension Reading {
         var known = ToldPeriod(
             purchasedAt: running, currency: before.currency, storefront: before.storefront,
             period: before.period, prices: [])
-        // An unsigned statement may move only `expiresAt`, and one without a new period only `renewalAt`. So the
-        // earlier of both counts.
-        known.endsAt = [before.expiresAt, before.renewalAt].compactMap(\.self).min()
+        known.endsAt = formerPeriodEnd
         var told = ToldPeriod(
             purchasedAt: purchasedAt, currency: transaction.currency,
             storefront: transaction.storefront, period: transaction.period, prices: [])
