@@ -30,6 +30,8 @@ package protocol CallKind: Sendable {
     func send(
         _ call: StoreCall, _ claimed: Claimed?, leavingBefore: ContinuousClock.Instant
     ) async -> StoreAnswer
+    /// Whether an answer with HTTP 200 shows that the App Store did not do what the call asked for.
+    func contradicts(_ answer: StoreAnswer, _ call: StoreCall, _ claimed: Claimed?) -> Bool
     /// Asks the App Store what became of the call.
     func check(_ call: StoreCall) async -> StoreAnswer
 
@@ -59,6 +61,11 @@ package protocol CallKind: Sendable {
 
 extension CallKind {
     package var halts: (any ScopeHalts)? { nil }
+
+    /// For a kind whose policy checks every answer without a visible effect.
+    package func contradicts(
+        _ answer: StoreAnswer, _ call: StoreCall, _ claimed: Claimed?
+    ) -> Bool { false }
 
     package func whileReady<T: Sendable>(
         _ call: StoreCall, _ work: @Sendable () async -> T
@@ -101,26 +108,36 @@ package final class Attempt<Kind: CallKind>: Sendable {
     package let claimed: Kind.Claimed?
     /// Whether we decided not to send it.
     package let wasHeldBack: Bool
+    /// Whether it was answered, and the answer shows that the call was not applied.
+    package let isContradicted: Bool
     /// The verdict on a refusal, judged together with what other calls got.
     package let verdict: RefusalVerdict?
 
     package init(
         _ call: StoreCall, _ answer: StoreAnswer, newest: [SubscriptionEvent] = [],
-        claimed: Kind.Claimed? = nil, wasHeldBack: Bool = false, verdict: RefusalVerdict? = nil
+        claimed: Kind.Claimed? = nil, wasHeldBack: Bool = false, isContradicted: Bool = false,
+        verdict: RefusalVerdict? = nil
     ) {
         self.call = call
         self.answer = answer
         self.newest = newest
         self.claimed = claimed
         self.wasHeldBack = wasHeldBack
+        self.isContradicted = isContradicted
         self.verdict = verdict
     }
 
     func judged(_ verdict: RefusalVerdict) -> Attempt {
         Attempt(
             call, answer, newest: newest, claimed: claimed, wasHeldBack: wasHeldBack,
-            verdict: verdict)
+            isContradicted: isContradicted, verdict: verdict)
     }
+
+    /// Whether the App Store took the call. Not every answer of HTTP 200 says so.
+    var isSuccess: Bool { answer.isAnswered && !isContradicted }
+
+    /// What is judged beside the answers to other calls: a refusal, or an answer that shows no effect.
+    var judgedRefusal: StoreRefusal? { isContradicted ? .answeredInVain : answer.refusal }
 
     /// All statements about the subscriptions whose locks are held. A status also contains the customer's other
     /// subscriptions.
@@ -138,8 +155,8 @@ package final class Attempt<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Why a person should know of a call whose outcome nobody knows: it alone gets no answers, its status is refused, or
-    /// something on the way answered its first attempt.
+    /// Why a person should know of a call whose outcome nobody knows: it alone gets no answers, or only answers without
+    /// effect, its status is refused, or something on the way answered its first attempt.
     var parkedReason: String? {
         if call.step == .send, call.isFirstAttempt, let refusal = answer.refusal,
             refusal.mayBeApplied
@@ -148,6 +165,7 @@ package final class Attempt<Kind: CallKind>: Sendable {
         }
         guard verdict == .parked else { return nil }
         if let reason = answer.unknownReason { return "no answer: \(reason)" }
+        if isContradicted { return ResolutionTable.noEffect }
         guard call.step == .check, let refusal = answer.refusal else { return nil }
         return "its status is refused: \(refusal.codeAndName)"
     }
@@ -156,7 +174,7 @@ package final class Attempt<Kind: CallKind>: Sendable {
     /// sent. Nor is "done already" after an earlier attempt whose answer was lost, because that attempt may have done
     /// it.
     var tellsOfOthers: Bool {
-        guard let refusal = answer.refusal, !refusal.isOurs else { return false }
+        guard let refusal = judgedRefusal, !refusal.isOurs else { return false }
         return call.isFirstAttempt || refusal.meaning != .checkStatus
     }
 
@@ -168,7 +186,7 @@ package final class Attempt<Kind: CallKind>: Sendable {
     var label: String {
         guard !wasHeldBack else { return "held_back" }
         switch answer {
-        case .answered: return "answered"
+        case .answered: return isContradicted ? "no_effect" : "answered"
         case .refused: return "refused"
         case .throttled: return "throttled"
         case .unknown: return "unknown"

@@ -86,6 +86,10 @@ extension StoreRefusal {
     /// The refusal that the stored call keeps.
     fileprivate init?(doneBy call: StoreCall) {
         guard let code = call.errorCode.flatMap(Int.init(exactly:)) else { return nil }
+        guard call.errorCode != ResolutionTable.answeredCode else {
+            self = .answeredInVain
+            return
+        }
         self.init(
             code: code, name: APIErrorCode(rawValue: code).label,
             message: "refused as done already, and a status shows that it is not",

@@ -68,7 +68,7 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     /// Whether the answer must be acted on at once, because other calls, also of other replicas, are about to be sent.
     private func stopsOthers(_ attempt: Attempt<Kind>) -> Bool {
-        silence(after: attempt.answer, to: attempt.call) != nil || attempt.answer.isRefusal
+        silence(after: attempt.answer, to: attempt.call) != nil || attempt.judgedRefusal != nil
     }
 
     private func tick() async -> Progress {
@@ -120,10 +120,15 @@ struct CallRound<Kind: CallKind>: Sendable {
             permits.silence(for: .init(answer))
             permitSource.silenceHere(until: until, for: .init(answer))
         }
+        let isContradicted =
+            call.step == .send && answer.isAnswered && kind.contradicts(answer, call, claimed)
+        let attempt = Attempt<Kind>(call, answer, claimed: claimed, isContradicted: isContradicted)
         guard kind.policy.readsStatusAfterStaleToken, call.step == .send,
-            case .refused(let refusal, _) = answer, readsStatus(after: refusal, of: call)
-        else { return Attempt(call, answer, claimed: claimed) }
-        return Attempt(call, answer, newest: await newestStatements(of: call), claimed: claimed)
+            let refusal = attempt.judgedRefusal, readsStatus(after: refusal, of: call)
+        else { return attempt }
+        return Attempt(
+            call, answer, newest: await newestStatements(of: call), claimed: claimed,
+            isContradicted: isContradicted)
     }
 
     /// Whether the newest statements are read beside the refusal. After a stale token, the next call needs the token of
@@ -270,8 +275,9 @@ struct CallRound<Kind: CallKind>: Sendable {
 
     private func judged(_ attempts: [Attempt<Kind>]) async throws -> [Attempt<Kind>] {
         let sent = attempts.filter { !$0.wasHeldBack && $0.call.step == .send }
-        guard sent.contains(where: \.answer.isRefusal) || engine.recent.isAlert(kind.kind) else {
-            if sent.contains(where: \.answer.isAnswered) {
+        guard sent.contains(where: { $0.judgedRefusal != nil }) || engine.recent.isAlert(kind.kind)
+        else {
+            if sent.contains(where: \.isSuccess) {
                 engine.recent.noteSuccess(kind.kind, [])
                 try await recover()
             }
@@ -281,7 +287,7 @@ struct CallRound<Kind: CallKind>: Sendable {
         let verdicts = try await judge(sent, scopes)
         var judged: [Attempt<Kind>] = []
         for attempt in attempts {
-            guard let refusal = attempt.answer.refusal, let verdict = verdicts[attempt.call.callID]
+            guard let refusal = attempt.judgedRefusal, let verdict = verdicts[attempt.call.callID]
             else {
                 judged.append(attempt)
                 continue
@@ -290,7 +296,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             if let probe { try await note(refusal, attempt.call, of: probe) }
             judged.append(attempt.judged(probe == nil ? verdict.verdict : .probed))
         }
-        if sent.contains(where: \.answer.isAnswered) { try await recover() }
+        if sent.contains(where: \.isSuccess) { try await recover() }
         return judged
     }
 
@@ -306,10 +312,10 @@ struct CallRound<Kind: CallKind>: Sendable {
     ) async throws -> [String: Judged] {
         let (recent, kind) = (engine.recent, kind.kind)
         let (now, realNow) = (engine.now, engine.realClock.nowMilliseconds())
-        let answered = sent.filter(\.answer.isAnswered)
+        let answered = sent.filter(\.isSuccess)
             .flatMap { scopes[$0.call.callID] ?? [] }
         let refused = sent.filter(\.tellsOfOthers)
-        let hasSuccess = sent.contains(where: \.answer.isAnswered)
+        let hasSuccess = sent.contains(where: \.isSuccess)
         if refused.isEmpty {
             let known = try await engine.pool.read { try RefusalStreakQueries.read(kind, on: $0) }
             guard hasSuccess, RecentAnswers.isEnded(known, byAny: answered, of: kind) else {
@@ -324,7 +330,7 @@ struct CallRound<Kind: CallKind>: Sendable {
                 if hasSuccess { state.noteSuccess(kind, answered) }
                 var verdicts: [String: Judged] = [:]
                 for attempt in refused {
-                    guard let refusal = attempt.answer.refusal else { continue }
+                    guard let refusal = attempt.judgedRefusal else { continue }
                     let verdict = state.judge(
                         refusal, of: attempt.call.subject, kind, scopes[attempt.call.callID] ?? [],
                         now: now, realNow: realNow)
@@ -390,12 +396,14 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Parks a call that was tried in vain for long: it gets no answers, or its check shows nothing or is refused.
+    /// Parks a call that was tried in vain for long: it gets no answers, or none with an effect, or its check shows nothing
+    /// or is refused.
     /// While calls are throttled it parks none, since that says nothing about the subscription.
     private func parkedIfAlone(_ attempt: Attempt<Kind>) -> Attempt<Kind> {
         let isRefused = kind.policy.parksRefusedChecks && attempt.answer.refusal != nil
         let isLast = attempt.call.step == .check && (attempt.answer.isAnswered || isRefused)
-        guard attempt.answer.isUnknown || isLast, ResolutionTable.isVain(attempt.call),
+        guard attempt.answer.isUnknown || attempt.isContradicted || isLast,
+            ResolutionTable.isVain(attempt.call),
             !engine.recent.isThrottled(kind.kind)
         else { return attempt }
         return attempt.judged(.parked)
@@ -422,6 +430,15 @@ struct CallRound<Kind: CallKind>: Sendable {
                 [
                     "kind": kind.kind.rawValue, "subject": attempt.call.subject,
                     "attempts": "\(attempt.call.attempts)", "answer": reason,
+                ])
+            engine.count(kind.kind, "parked", by: 1)
+        }
+        if attempt.isContradicted, attempt.verdict == .parked {
+            engine.log.warning(
+                "a call is answered again and again, and no effect shows; it is parked",
+                [
+                    "kind": kind.kind.rawValue, "subject": attempt.call.subject,
+                    "attempts": "\(attempt.call.attempts)",
                 ])
             engine.count(kind.kind, "parked", by: 1)
         }

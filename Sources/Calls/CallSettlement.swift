@@ -58,8 +58,8 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
             for (attempt, resolved) in zip(held, resolved) where attempt.isReadAfterDone {
                 switch resolved.resolution {
                 case .applied(let proof) where proof.showsEffect: settled.done.append(attempt.call)
-                case .refused: settled.notDone.append(attempt.call)
-                case .applied, .released, .open: break
+                case .refused, .open(.send, _, _, _): settled.notDone.append(attempt.call)
+                case .applied, .released, .open(.check, _, _, _): break
                 }
             }
             return settled
@@ -157,7 +157,7 @@ extension Attempt {
     /// Whether its call was refused as "done already" at the first attempt, and this attempt read a status.
     fileprivate var isReadAfterDone: Bool {
         switch call.step {
-        case .send: answer.refusal?.meaning == .checkStatus && !newest.isEmpty
+        case .send: judgedRefusal?.meaning == .checkStatus && !newest.isEmpty
         case .check:
             call.attempts == 1
                 && (call.errorCode.map { APIErrorCode(rawValue: Int($0)).saysDone } ?? false)

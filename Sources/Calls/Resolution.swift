@@ -171,7 +171,7 @@ package struct ResolutionTable: Sendable {
     package static let systemicWait: Duration = .seconds(2)
     /// Used in place of an error code for "answered with 200, and no effect shows".
     package static let answeredCode: Int64 = 200
-    private static let noEffect = "answered, and no effect shows"
+    static let noEffect = "answered, and no effect shows"
 
     package let call: StoreCall
     package let policy: CallPolicy
@@ -197,8 +197,8 @@ package struct ResolutionTable: Sendable {
         case .answered where call.step == .send && policy.checksAnswers:
             return .open(.check, reason: Self.noEffect, errorCode: Self.answeredCode)
         // The same id goes again only after a status has not shown the effect either.
-        case .answered where call.step == .send && call.errorCode == nil && !call.isOver:
-            return .open(.check, reason: Self.noEffect, errorCode: nil)
+        case .answered where call.step == .send && refusedCode == nil && !call.isOver:
+            return .open(.check, reason: Self.noEffect, errorCode: Self.answeredCode)
         case .answered: return notSeen()
         case .unknown(let reason, _):
             let next: StoreCall.Step =
@@ -221,6 +221,11 @@ package struct ResolutionTable: Sendable {
         return code != Self.answeredCode && !StoreRefusal.mayBeApplied(Int(code))
     }
 
+    /// The code with which an attempt was refused, or after which checks alone decide; nil where the same id may go again.
+    private var refusedCode: Int64? {
+        call.errorCode == Self.answeredCode && !policy.checksAnswers ? nil : call.errorCode
+    }
+
     /// Whether a check that shows nothing is the last.
     package var isCheckedEnough: Bool {
         call.checks >= Self.checksMax && (!call.isInFlight || wasRefusedAtOnce)
@@ -229,7 +234,7 @@ package struct ResolutionTable: Sendable {
     /// The call goes again with the same id. Where an attempt was refused or answered, a few more checks come first,
     /// since a status may lag.
     private func notSeen() -> Resolution {
-        guard let code = call.errorCode else {
+        guard let code = refusedCode else {
             guard call.isOver else {
                 return .open(
                     .send, reason: "not applied when checked", errorCode: nil,
@@ -305,7 +310,7 @@ package struct ResolutionTable: Sendable {
             return .open(.check, reason: reason, errorCode: call.errorCode)
         }
         // Checks will not help and no person is asked, so a call with a lost answer is sent again with the same id.
-        return call.errorCode == nil && !call.isOver
+        return refusedCode == nil && !call.isOver
             ? .open(.send, reason: reason, errorCode: nil, after: .unanswered)
             : .open(.check, reason: reason, errorCode: call.errorCode, after: .parked)
     }
@@ -483,8 +488,9 @@ extension StoreRefusal {
 }
 
 extension APIErrorCode {
-    /// Whether it says that what was asked is done already, so that a status is read before it is believed.
+    /// Whether it says that what was asked is done, or done already, so that a status is read before it is believed.
     var saysDone: Bool {
-        self == .alreadyCommunicated || disposition(onRetry: false) == .checkStatus
+        rawValue == Int(ResolutionTable.answeredCode) || self == .alreadyCommunicated
+            || disposition(onRetry: false) == .checkStatus
     }
 }

@@ -80,6 +80,12 @@ package struct StoreRefusal: Hashable, Sendable {
     /// applied the call all the same. It refuses a key without a code too (401), and then applies nothing.
     package var mayBeApplied: Bool { Self.mayBeApplied(code) }
 
+    /// An answer with HTTP 200 that shows no effect, judged beside the answers to other calls. A status tells whether
+    /// the call was applied after all.
+    static let answeredInVain = StoreRefusal(
+        code: Int(ResolutionTable.answeredCode), name: "no_effect",
+        message: ResolutionTable.noEffect, meaning: .checkStatus)
+
     static func mayBeApplied(_ code: Int) -> Bool {
         code >= 300 && code != 401 && APIErrorCode(rawValue: code).isBareStatus
     }

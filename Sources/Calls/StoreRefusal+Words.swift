@@ -29,17 +29,18 @@ extension StoreRefusal {
 
     /// The cause of a halt, for people: how many subscriptions were refused, and the App Store's own message.
     package func met(by streak: RefusalStreak?) -> String {
-        let said =
-            message.isEmpty
-            ? codeAndName : "\(codeAndName) (\"\(message.prefix(Self.messageMax))\")"
+        let isAnswer = self == .answeredInVain
+        let quote = message.isEmpty ? "" : " (\"\(message.prefix(Self.messageMax))\")"
+        let said = isAnswer ? "HTTP 200 without effect" : codeAndName + quote
+        let came = "\(isAnswer ? "answered" : "refused") with \(said)"
         guard let streak, streak.refused > 0 else {
-            return "several subscriptions in a row were refused with \(said)"
+            return "several subscriptions in a row were \(came)"
         }
-        let refused = "\(streak.refused) subscriptions in a row were refused"
+        let many = "\(streak.refused) subscriptions in a row were"
         switch streak.alike {
-        case streak.refused: return "\(refused) with \(said)"
-        case 0: return "\(refused), the last with \(said)"
-        default: return "\(refused), the last \(streak.alike) with \(said)"
+        case streak.refused: return "\(many) \(came)"
+        case 0: return "\(many) refused, the last with \(said)"
+        default: return "\(many) refused, the last \(streak.alike) with \(said)"
         }
     }
 }

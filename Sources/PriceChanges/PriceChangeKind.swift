@@ -47,6 +47,18 @@ package struct PriceChangeKind: CallKind {
         return await store.changePrice(intent, leavingBefore: leavingBefore)
     }
 
+    /// Every item must be in the answer, as Apple's renewal info lists what will renew.
+    package func contradicts(
+        _ answer: StoreAnswer, _ call: StoreCall, _ claimed: ClaimedCall?
+    ) -> Bool {
+        guard let intent = claimed?.intent ?? PriceChangeIntent(of: call) else { return false }
+        let shown = answer.statements.last { $0.originalTransactionID == call.subject }
+        return intent.items.contains { item in
+            shown?.renewal?.items?.first { $0.sku == item.sku }?
+                .contradicts(newPrice: item.price) ?? true
+        }
+    }
+
     package func check(_ call: StoreCall) async -> StoreAnswer {
         await store.checkStatus(transactionID: call.subject).about(call.subject)
     }

@@ -128,6 +128,14 @@ package struct StatementItem: Hashable, Sendable {
 
     /// Whether the running or the next period is charged at an offer's price.
     var isInOffer: Bool { offerPrice != nil || offerReason != nil || offerPeriod != nil }
+
+    /// Whether the renewal info in the answer to a price change shows that the change was not applied: the item keeps its
+    /// price, or is set to another one. An announcement without a price, an item without a price and one in an offer show
+    /// neither (an inference: Apple's pages do not say what an answer shows then). `newPrice` is in milliunits.
+    package func contradicts(newPrice: Int64) -> Bool {
+        guard price != newPrice, increasePrice != newPrice else { return false }
+        return increaseStatus == nil ? price != nil && !isInOffer : increasePrice != nil
+    }
 }
 
 /// One full or partial refund of an item: `advancedCommerceInfo.items[].refunds[]`.

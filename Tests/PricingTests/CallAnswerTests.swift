@@ -95,4 +95,18 @@ private typealias Story = LifecycleStory
         #expect(lines.map(\.state) == [.scheduled])
         #expect(state.changes.map(\.progress.scheduledAt) == [Story.at(4)])
     }
+
+    /// What is judged before the answer is folded agrees with the fold. The fold alone knows which way the price goes: a
+    /// raised item in an offer, without an announcement, contradicts nothing by itself.
+    @Test func contradiction_beforeTheFold_agreesWithIt() {
+        func contradicts(_ answer: Answer) -> Bool {
+            answer.renewing?.first { $0.sku == "A" }?.contradicts(newPrice: answer.newPrice) ?? true
+        }
+
+        #expect(Self.proofs.filter(contradicts).map(\.testDescription).isEmpty)
+        #expect(
+            Self.contradictions.filter { !contradicts($0) }.map(\.testDescription)
+                == ["an increase beside another price"])
+        #expect(!Self.inOffer.contradicts(newPrice: 12990))
+    }
 }

@@ -21,6 +21,8 @@ final class ScriptedStore: StoreCalls {
         case proxied(Int)
         /// Answered as if applied, and nothing happened.
         case ignored
+        /// Applied, and the answer shows the state before.
+        case behind
         /// Answered with 200, and the signed answer shows these items.
         case contradicted([StatementItem])
     }
@@ -144,6 +146,10 @@ final class ScriptedStore: StoreCalls {
             var statement = statement(intent, source: .response)
             statement.renewal?.items = items
             return .answered([statement], StoreReply(httpStatus: 200))
+        case .behind:
+            let before = untouched(intent.transactionID)
+            state.withLock { $0.apply(intent) }
+            return .answered([before], StoreReply(httpStatus: 200))
         case .ignored:
             guard let before = state.withLock({ $0.latest[intent.transactionID] }) else {
                 return .answered([untouched(intent.transactionID)], StoreReply(httpStatus: 200))

@@ -1,0 +1,153 @@
+import Calls
+import PriceChanges
+import Testing
+
+/// Answers of HTTP 200 that show no effect: one odd subscription, all of them, and answers that are merely behind.
+@Suite(.database) struct VainAnswerTests {
+    private typealias Harness = DeliveryHarness
+
+    private static let halts = """
+        SELECT coalesce(halted_by, '-') AS text FROM repricer.batches
+        UNION ALL SELECT coalesce(halted_reason, '-') FROM repricer.service_controls
+        """
+    private static let parked = """
+        SELECT original_transaction_id || ' ' || parked_reason AS text FROM repricer.price_changes
+        WHERE parked_reason IS NOT NULL AND stage IN ('queued', 'unknown')
+        """
+
+    private static func pass(
+        _ minutes: Int, _ harness: Harness, _ scheduler: Scheduler
+    ) async throws {
+        for _ in 0..<minutes {
+            harness.clock.advance(by: .seconds(61))
+            harness.realClock.advance(by: .seconds(61))
+            try await harness.deliver(scheduler)
+            try await harness.watch().round()
+        }
+    }
+
+    private static func distinctIDs(_ harness: Harness) -> Int {
+        Set(harness.store.calls.map(\.requestReferenceID)).count
+    }
+
+    /// The calls stop after a few, as after refusals, and no probe that is answered so lets them go on.
+    @Test func answersWithoutEffect_toEverybody_haltTheirBatch() async throws {
+        let harness = try await Harness.make()
+        let batchID = try await harness.submitRows(1...200)
+        harness.store.setAnswers([], nil, all: .ignored)
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        let atOnce = Self.distinctIDs(harness)
+        try await Self.pass(3, harness, scheduler)
+
+        // They halt the service, because there is one batch.
+        let reason = try #require(try await harness.texts(Self.halts).first { $0 != "-" })
+        #expect(reason.hasPrefix("200"))
+        #expect(atOnce < 100)
+        #expect(Self.distinctIDs(harness) <= atOnce + 3)
+        let states = try await harness.stateCounts()
+        #expect(states["scheduled"] == nil && states["rejected"] == nil)
+        #expect(states["unknown"] == Self.distinctIDs(harness))
+        let reasons = try await harness.texts(
+            """
+            SELECT coalesce(paused_reason, '') AS text FROM repricer.batches
+            WHERE batch_id = '\(batchID)'
+            UNION ALL SELECT coalesce(halted_reason, '') FROM repricer.service_controls
+            """)
+        #expect(
+            reasons.contains { $0.contains("were answered with HTTP 200 without effect") },
+            "\(reasons)")
+
+        harness.store.setAnswers([], nil)
+        try await Self.pass(40, harness, scheduler)
+
+        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.stateCounts() == ["scheduled": 200])
+        #expect(Self.distinctIDs(harness) == 200)
+        await harness.close()
+    }
+
+    /// Where statuses show what the answers do not show yet, nothing halts, and no call goes twice.
+    @Test func answersThatAreBehind_haltNothing() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...200)
+        harness.store.setAnswers([], nil, all: .behind)
+        let scheduler = harness.scheduler(perSecond: 1000, statusPerSecond: 1000)
+
+        for _ in 0..<12 {
+            try await harness.deliver(scheduler)
+            harness.clock.advance(by: .seconds(10))
+            harness.realClock.advance(by: .seconds(10))
+        }
+
+        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.stateCounts() == ["scheduled": 200])
+        #expect(harness.store.calls.count == 200)
+        await harness.close()
+    }
+
+    /// Statuses are behind as well, so the calls halt at first; the first status that shows an effect ends that.
+    @Test func answersAndStatusesThatAreBehind_endTheirHaltThemselves() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...60)
+        harness.store.setAnswers([], nil, all: .ignored)
+        let scheduler = harness.scheduler(perSecond: 1000, statusPerSecond: 1000)
+        try await harness.deliver(scheduler)
+        #expect(try await harness.texts(Self.halts).contains { $0.hasPrefix("200") })
+
+        for _ in 0..<30 {
+            harness.store.applyLate()
+            try await Self.pass(1, harness, scheduler)
+        }
+
+        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.stateCounts() == ["scheduled": 60])
+        #expect(Self.distinctIDs(harness) == 60)
+        await harness.close()
+    }
+
+    /// A person hears of one that keeps being answered without effect, and the others go on.
+    @Test func answersWithoutEffect_toOne_parkItAndHaltNothing() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...30)
+        harness.store.setAnswers(["7"], .ignored)
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        try await Self.pass(30, harness, scheduler)
+
+        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.stateCounts() == ["scheduled": 29, "unknown": 1])
+        #expect(try await harness.texts(Self.parked) == ["7 answered, and no effect shows"])
+        #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 30)
+        #expect((4...14).contains(harness.store.calls.count { $0.transactionID == "7" }))
+
+        harness.store.setAnswers(["7"], nil)
+        try await Self.pass(20, harness, scheduler)
+        #expect(try await harness.stateCounts() == ["scheduled": 30])
+        #expect(try await harness.texts(Self.parked).isEmpty)
+        await harness.close()
+    }
+
+    /// The service was halted for refusals. An answer without effect is no sign that it takes calls again.
+    @Test func answerWithoutEffect_toAProbe_endsNoHalt() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...40)
+        harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        let halted = try await harness.texts(Self.halts)
+        #expect(halted.contains { $0.hasPrefix("4030010") })
+
+        harness.store.setAnswers([], nil, all: .ignored)
+        try await Self.pass(4, harness, scheduler)
+        #expect(try await harness.texts(Self.halts).contains { $0.hasPrefix("4030010") })
+
+        harness.store.setAnswers([], nil)
+        try await Self.pass(30, harness, scheduler)
+        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.stateCounts() == ["scheduled": 40])
+        await harness.close()
+    }
+}
