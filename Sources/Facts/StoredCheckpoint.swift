@@ -175,6 +175,7 @@ extension ToldPeriod: StoredObject {
         try fields.field("endsAt", &endsAt)
         try fields.field("knownSince", &knownSince)
         try fields.mark("isAfterToldPause", &isAfterToldPause)
+        try fields.field("announced", &announced)
         try fields.field("prices", &prices)
     }
 }

@@ -55,6 +55,7 @@ import Testing
         periods[1].endsAt = Self.at.advanced(by: 5)
         periods[1].knownSince = Self.at.advanced(by: -5)
         periods[1].isAfterToldPause = true
+        periods[1].announced = ["A"]
         let checkpoint = FoldCheckpoint(
             before: Self.at, facts: SubscriptionFacts(originalTransactionID: "1"), increases: [],
             seenSKUs: [], foldedThrough: nil, changes: [], money: [], cancellations: [],

@@ -20,6 +20,8 @@ private typealias Story = LifecycleStory
         var type = "DID_RENEW"
         var subtype: String?
         var status = 1
+        /// The increases that its renewal info announces, by item.
+        var announced: [String: Int64] = [:]
 
         var event: SubscriptionEvent {
             let items = prices.sorted { $0.key < $1.key }.map {
@@ -27,7 +29,13 @@ private typealias Story = LifecycleStory
             }
             var event = Story.event(
                 signed ?? day, type, subtype, id: "\(day)-\(type)-\(length)", status: status,
-                purchasedOn: day, charged: items, renewing: items)
+                purchasedOn: day, charged: items,
+                renewing: items.map { item in
+                    var item = item
+                    item.increasePrice = announced[item.sku]
+                    item.increaseStatus = announced[item.sku].map { _ in "SCHEDULED" }
+                    return item
+                })
             event.transaction?.storefront = storefront
             event.transaction?.currency = currency
             event.transaction?.period = length
@@ -181,5 +189,49 @@ private typealias Story = LifecycleStory
         #expect(found.knownSince == Story.at(262))
         #expect(!found.isKnownFromStart)
         #expect(withFirst.isKnownFromStart)
+    }
+
+    private static let announcing = Told(
+        day: 0, prices: ["A": 9990, "B": 7990], announced: ["A": 12_990])
+
+    /// Whether what the App Store had announced took effect in the gap.
+    private static let afterAnnouncements: [(String, Told, Bool)] = [
+        ("it shows", Told(day: 310, prices: ["A": 12_990, "B": 7990]), true),
+        ("a further one shows", Told(day: 310, prices: ["A": 14_990, "B": 7990]), true),
+        ("it does not show", Told(day: 310, prices: ["A": 9990, "B": 7990]), false),
+        ("its item left", Told(day: 310, prices: ["B": 7990]), false),
+        ("another rose", Told(day: 310, prices: ["A": 9990, "B": 8990]), false),
+        ("no gap, and it does not show", Told(day: 31, prices: ["A": 9990, "B": 7990]), true),
+        ("no gap, and its item left", Told(day: 31, prices: ["B": 7990]), true),
+    ]
+
+    @Test(arguments: afterAnnouncements.indices)
+    func announcedIncrease_notSeenAfterAGap_isNotKnown(index: Int) {
+        let (what, later, isKnown) = Self.afterAnnouncements[index]
+        let found = facts([Self.announcing, later])
+
+        #expect(found.knownSince == Story.at(isKnown ? 0 : later.day), "\(what)")
+    }
+
+    /// It was taken back while its period ran, so nothing was to take effect.
+    @Test func announcedIncrease_takenBackBeforeAGap_leavesNothingOpen() {
+        let taken = Told(
+            day: 0, prices: ["A": 9990, "B": 7990], signed: 5, type: "PRICE_CHANGE")
+        let found = facts([Self.announcing, taken, Told(day: 310, prices: ["B": 7990])])
+
+        #expect(found.isKnownFromStart)
+    }
+
+    /// A refund tells that it took effect before its item left; or only that the item had left by then.
+    @Test func announcedIncrease_toldLate_closesTheGap() {
+        for (day, prices, known) in [
+            (Int64(31), ["A": Int64(12_990), "B": 7990], Int64(0)), (279, ["B": 7990], 279),
+        ] {
+            let found = facts([
+                Self.announcing, Told(day: 310, prices: ["B": 7990]),
+                Told(day: day, prices: prices, signed: 320, type: "REFUND"),
+            ])
+            #expect(found.knownSince == Story.at(known), "\(day)")
+        }
     }
 }

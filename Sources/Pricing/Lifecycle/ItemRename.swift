@@ -248,6 +248,7 @@ extension SubscriptionState {
                 let sku = toldPeriods[index].prices[place].sku
                 toldPeriods[index].prices[place].sku = names[sku] ?? sku
             }
+            toldPeriods[index].announced = toldPeriods[index].announced.map { names[$0] ?? $0 }
         }
     }
 }

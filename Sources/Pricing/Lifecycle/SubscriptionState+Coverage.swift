@@ -116,8 +116,14 @@ extension Reading {
         known.prices = before.items.compactMap { item in
             item.currentPrice.map { ToldPeriod.Price(sku: item.sku, price: $0) }
         }
+        known.announced = before.announced
         return !known.tellsOfEveryPrice(in: told)
     }
+}
+
+extension SubscriptionFacts {
+    /// The items of which the App Store has announced an increase.
+    var announced: [String] { items.filter { $0.increase != nil }.map(\.sku) }
 }
 
 extension ToldPeriod {
@@ -131,7 +137,18 @@ extension ToldPeriod {
     fileprivate func tellsOfEveryPrice(in later: ToldPeriod) -> Bool {
         guard isComparable(to: later) else { return false }
         let places = SKUPlaces(prices.map(\.sku))
-        return later.prices.allSatisfy { places[$0.sku] != nil }
+        guard later.prices.allSatisfy({ places[$0.sku] != nil }) else { return false }
+        return announced.isEmpty || shows(riseOfAll: announced, in: later)
+    }
+
+    /// Whether the later period shows a higher price of each of these items, so that no increase of them is unseen.
+    private func shows(riseOfAll announced: [String], in later: ToldPeriod) -> Bool {
+        announced.allSatisfy { sku in
+            guard let former = prices.first(where: { $0.sku == sku }),
+                let told = later.prices.first(where: { $0.sku == sku })
+            else { return false }
+            return told.price > former.price
+        }
     }
 
     /// Whether an unknown period may lie between the two: the pause is at least half of the shorter one. A shorter

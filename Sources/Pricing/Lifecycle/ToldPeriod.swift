@@ -18,6 +18,9 @@ package struct ToldPeriod: Hashable, Sendable {
     package var storefront: String?
     package var period: String?
     package var prices: [Price]
+    /// The items of which the App Store had announced an increase when it ended. A later period that does not show that
+    /// increase leaves open whether it took effect between.
+    package var announced: [String] = []
     /// When it ends, as far as a statement says.
     package var endsAt: Instant?
     /// Since when no increase up to this period can have been missed; nil where the period is not part of that known
@@ -63,6 +66,7 @@ package struct ToldPeriod: Hashable, Sendable {
     fileprivate mutating func repeats(_ former: ToldPeriod) {
         endsAt = endsAt ?? former.endsAt
         knownSince = former.knownSince
+        announced = former.announced
         isAfterToldPause = former.isAfterToldPause
     }
 
@@ -90,6 +94,11 @@ extension SubscriptionState {
         let place = toldPeriods.firstIndex { $0.purchasedAt >= told.purchasedAt }
         guard let place else {
             // The newest. What is charged in a running period is compared with the facts before.
+            if let last = toldPeriods.indices.last,
+                toldPeriods[last].purchasedAt == reading.before.purchasedAt
+            {
+                toldPeriods[last].announced = reading.before.announced
+            }
             told.knownSince = facts.knownSince
             return toldPeriods.append(told)
         }
