@@ -262,7 +262,12 @@ import Testing
             SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
             WHERE NOT l.granted AND d.datname = current_database()
             """
-        while try await connection.query(blocked).isEmpty { await Task.yield() }
+        // The maker gives up after two seconds, and then nobody is blocked any more.
+        let deadline = ContinuousClock.now + .seconds(60)
+        while try await connection.query(blocked).isEmpty {
+            try #require(ContinuousClock.now < deadline, "nobody was seen to be blocked")
+            await Task.yield()
+        }
         await connection.close()
     }
 
