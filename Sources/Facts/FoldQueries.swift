@@ -112,9 +112,7 @@ package enum FoldQueries {
         change.calledSKU = called == sku ? nil : called
         change.calledDependentSKUs = calledDependents == dependents ? nil : calledDependents
         change.toldDependentSKUs = try row.textsOrNil("told_dependent_skus")
-        change.submittedSKU = called == submitted ? nil : submitted
-        change.formerSKUs =
-            try row.textsOrNil("former_skus") ?? change.submittedSKU.map { [$0] } ?? []
+        change.formerSKUs = try row.textsOrNil("former_skus") ?? []
         for (name, until) in zip(change.formerSKUs, try row.textsOrNil("former_until") ?? []) {
             change.formerUntil[name] = Int64(until).map { Instant(milliseconds: $0) }
         }

@@ -41,11 +41,10 @@ extension TrackedChange {
     }
 
     /// Notes the first period that was charged under the item's new name. A period that was charged before the rename
-    /// keeps the former name in the ledger, although its transaction may show the new one. What was told before the call
-    /// counts in no order of arrival, because the change was not followed then.
+    /// keeps the former name in the ledger, although its transaction may show the new one.
     mutating func noteChargeUnderNewName(_ reading: Reading) {
         let open = formerSKUs.filter { $0 != sku && formerUntil[$0] == nil }
-        guard !open.isEmpty, let firstSentAt, reading.at >= firstSentAt,
+        guard !open.isEmpty,
             let transaction = reading.newTransaction, !transaction.addsSeats,
             let began = transaction.purchasedAt, began.isOnCalendar,
             transaction.items.contains(where: { $0.sku == sku }),

@@ -13,12 +13,10 @@ package struct TrackedChange: Hashable, Sendable {
     /// that name.
     package var calledSKU: String?
     package var calledDependentSKUs: [String]?
-    /// The item's name in the submission, where it was renamed before that call.
-    package var submittedSKU: String?
     /// The dependents that our last call named, by their names in it: those on the parent's own subscription. nil
     /// where that is not known.
     package var toldDependentSKUs: [String]?
-    /// Names that the item had since its submission and lost again, the oldest first. Charges may bear any of them.
+    /// Names that the item had since that call and lost again, the oldest first. Charges may bear any of them.
     package var formerSKUs: [String] = []
     /// When the first period began that was charged under a newer name, by the former names that have one. From then on
     /// such a name may be another item's.
@@ -68,7 +66,7 @@ package struct TrackedChange: Hashable, Sendable {
         change.dependentSKUs = calledDependentSKUs ?? dependentSKUs
         change.calledSKU = nil
         change.calledDependentSKUs = nil
-        change.formerSKUs = submittedSKU.map { [$0] } ?? []
+        change.formerSKUs = []
         change.formerUntil = [:]
         change.progress = callProgress
         return change

@@ -8,8 +8,7 @@ import Testing
 /// take one for the other: each life is told twice, and the other item's name is the only difference.
 @Suite(.database) struct ReusedNameTests {
     enum Life: CaseIterable {
-        case bothRenew, theChangedOneStops, theOtherStops, renamedAgain, seatsAdded,
-            renamedBeforeCall
+        case bothRenew, theChangedOneStops, theOtherStops, renamedAgain, seatsAdded
     }
 
     @Test(arguments: Life.allCases, [Int64(14990), 9990, 4990])
@@ -23,7 +22,7 @@ import Testing
 
         #expect(
             former.change == [
-                "\(life == .renamedAgain ? "A3" : "A2") A \(Self.start(life == .renamedBeforeCall ? 40 : 71).milliseconds)"
+                "\(life == .renamedAgain ? "A3" : "A2") A \(Self.start(71).milliseconds)"
             ])
         #expect(former.figures == fresh.figures)
         #expect(
@@ -34,26 +33,16 @@ import Testing
         DeliveryHarness.start.advanced(by: day * 86_400_000)
     }
 
-    /// A change that took effect on day 40, whose item was renamed on day 41 and charged under its new name on day 71; or
-    /// renamed before the call, and charged under its new name on day 40.
-    private static func rename(
-        _ id: String, beforeCall: Bool, _ harness: DeliveryHarness
-    ) async throws {
+    /// A change that took effect on day 40, whose item was renamed on day 41 and charged under its new name on day 71.
+    private static func rename(_ id: String, _ harness: DeliveryHarness) async throws {
         try await harness.subscribe(id)
         try await harness.approve(
             harness.submit([DeliveryHarness.row(id, to: 14990)], content: id))
-        let renamed = beforeCall ? 9990 : Int64(14990)
-        let rename = event(
-            id, "METADATA_UPDATE", beforeCall ? 0 : 41, renewing: [("A2", renamed), ("B", 9990)])
-        if beforeCall { try await harness.tell(rename) }
-        // The call leaves after the rename.
-        harness.clock.advance(by: .seconds(2))
         try await harness.deliver(harness.scheduler())
         try await harness.tell(
-            event(
-                id, "DID_RENEW", 40, charged: [(beforeCall ? "A2" : "A", 14990), ("B", 9990)],
-                from: 40, to: 71))
-        if !beforeCall { try await harness.tell(rename) }
+            event(id, "DID_RENEW", 40, charged: [("A", 14990), ("B", 9990)], from: 40, to: 71))
+        try await harness.tell(
+            event(id, "METADATA_UPDATE", 41, renewing: [("A2", 14990), ("B", 9990)]))
         try await harness.tell(
             event(id, "DID_RENEW", 71, charged: [("A2", 14990), ("B", 9990)], from: 71, to: 102))
     }
@@ -62,7 +51,7 @@ import Testing
         _ life: Life, of id: String, other name: String, at price: Int64,
         _ harness: DeliveryHarness
     ) async throws -> (change: [String], figures: [String]) {
-        try await rename(id, beforeCall: life == .renamedBeforeCall, harness)
+        try await rename(id, harness)
         let ours = [("A2", Int64(14990)), ("B", 9990)]
         var bought = event(
             id, "DID_CHANGE_RENEWAL_PREF", 80, charged: ours + [(name, price)], from: 80, to: 111)
@@ -79,7 +68,7 @@ import Testing
         }
         let later =
             switch life {
-            case .bothRenew, .renamedAgain, .renamedBeforeCall, .seatsAdded: ours + [(name, price)]
+            case .bothRenew, .renamedAgain, .seatsAdded: ours + [(name, price)]
             case .theChangedOneStops: [("B", 9990), (name, price)]
             case .theOtherStops: ours
             }
