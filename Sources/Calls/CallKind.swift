@@ -62,7 +62,7 @@ package protocol CallKind: Sendable {
 extension CallKind {
     package var halts: (any ScopeHalts)? { nil }
 
-    /// For a kind whose policy checks every answer without a visible effect.
+    /// Kinds whose policy checks every answer without a visible effect need no judgement of it.
     package func contradicts(
         _ answer: StoreAnswer, _ call: StoreCall, _ claimed: Claimed?
     ) -> Bool { false }

@@ -58,8 +58,11 @@ package struct CallSettlement<Kind: CallKind>: Sendable {
             for (attempt, resolved) in zip(held, resolved) where attempt.isReadAfterDone {
                 switch resolved.resolution {
                 case .applied(let proof) where proof.showsEffect: settled.done.append(attempt.call)
-                case .refused, .open(.send, _, _, _): settled.notDone.append(attempt.call)
-                case .applied, .released, .open(.check, _, _, _): break
+                case .refused: settled.notDone.append(attempt.call)
+                // A status that was refused or got no answer tells neither.
+                case .open(.send, _, _, _) where attempt.answer.isAnswered:
+                    settled.notDone.append(attempt.call)
+                case .applied, .released, .open: break
                 }
             }
             return settled

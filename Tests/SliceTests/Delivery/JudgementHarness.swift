@@ -1,5 +1,6 @@
 import Batches
 import Postgres
+import PriceChanges
 import Pricing
 import ServiceKit
 
@@ -32,6 +33,24 @@ extension DeliveryHarness {
     func stateCounts() async throws -> [String: Int] {
         let states = try await texts("SELECT state AS text FROM repricer.price_changes")
         return Dictionary(states.map { ($0, 1) }, uniquingKeysWith: +)
+    }
+
+    /// What halted each batch, and then why the service is halted; `-` where nothing did.
+    func halts() async throws -> [String] {
+        try await texts(
+            """
+            SELECT coalesce(halted_by, '-') AS text FROM repricer.batches
+            UNION ALL SELECT coalesce(halted_reason, '-') FROM repricer.service_controls
+            """)
+    }
+
+    /// So many minutes go by, with deliveries of each scheduler in each.
+    func pass(minutes: Int, _ schedulers: Scheduler...) async throws {
+        for _ in 0..<minutes {
+            clock.advance(by: .seconds(61))
+            realClock.advance(by: .seconds(61))
+            for scheduler in schedulers { try await deliver(scheduler) }
+        }
     }
 
     func watch() -> BatchWatch {

@@ -13,22 +13,6 @@ import Testing
 @Suite(.database) struct JudgementTests {
     private typealias Harness = DeliveryHarness
 
-    /// So many minutes go by, with deliveries in each.
-    private static func pass(
-        _ minutes: Int, _ harness: Harness, _ scheduler: Scheduler
-    ) async throws {
-        for _ in 0..<minutes {
-            harness.clock.advance(by: .seconds(61))
-            harness.realClock.advance(by: .seconds(61))
-            try await harness.deliver(scheduler)
-        }
-    }
-
-    private static let halts = """
-        SELECT coalesce(halted_by, '-') AS text FROM repricer.batches
-        UNION ALL SELECT coalesce(halted_reason, '-') FROM repricer.service_controls
-        """
-
     // MARK: One odd subscription
 
     @Test(arguments: [
@@ -44,10 +28,10 @@ import Testing
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
-        try await Self.pass(10, harness, scheduler)
+        try await harness.pass(minutes: 10, scheduler)
 
         #expect(try await harness.stateCounts() == ["queued": 1, "scheduled": 11])
-        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.halts() == ["-", "-"])
         #expect(
             try await harness.texts(
                 "SELECT original_transaction_id || ' ' || parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
@@ -56,7 +40,7 @@ import Testing
         #expect(harness.store.calls.count { $0.transactionID == "1" } == 3)
 
         harness.store.setAnswers(["1"], nil)
-        try await Self.pass(10, harness, scheduler)
+        try await harness.pass(minutes: 10, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 12])
         #expect(
             try await harness.texts(
@@ -77,7 +61,7 @@ import Testing
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
-        try await Self.pass(10, harness, scheduler)
+        try await harness.pass(minutes: 10, scheduler)
 
         #expect(try await harness.stateCounts() == ["scheduled": 12])
         #expect(harness.store.calls.count { $0.transactionID == "1" } == 1)
@@ -96,13 +80,13 @@ import Testing
         harness.store.setAnswers([], nil, all: .proxied(status))
         let scheduler = harness.scheduler()
         for _ in 0..<3 { try await harness.deliver(scheduler) }
-        #expect(try await harness.texts(Self.halts).last?.hasPrefix("\(status) ") == true)
+        #expect(try await harness.halts().last?.hasPrefix("\(status) ") == true)
         #expect(try await harness.stateCounts()["unknown"] ?? 0 >= 3)
 
         // The status answers while price changes do not.
-        try await Self.pass(2, harness, scheduler)
+        try await harness.pass(minutes: 2, scheduler)
         harness.store.setAnswers([], nil)
-        try await Self.pass(12, harness, scheduler)
+        try await harness.pass(minutes: 12, scheduler)
 
         #expect(try await harness.stateCounts() == ["scheduled": 30])
         #expect(harness.store.calls.count == 30)
@@ -119,12 +103,12 @@ import Testing
         try await harness.deliver(scheduler)
 
         harness.store.answerChecks(.answered([], StoreReply(httpStatus: 200)))
-        try await Self.pass(20, harness, scheduler)
+        try await harness.pass(minutes: 20, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 11, "unknown": 1])
         #expect(harness.store.calls.count == 12)
 
         harness.store.answerChecks(nil)
-        try await Self.pass(70, harness, scheduler)
+        try await harness.pass(minutes: 70, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 12])
         #expect(harness.store.calls.count == 12)
         await harness.close()
@@ -143,16 +127,16 @@ import Testing
         #expect(try await harness.stateCounts() == ["scheduled": 11, "unknown": 1])
 
         harness.store.answerChecks(check.answer(harness.now))
-        try await Self.pass(20, harness, scheduler)
+        try await harness.pass(minutes: 20, scheduler)
         let vain = harness.store.checks
         #expect(vain >= 3)
         harness.store.answerChecks(nil)
         for _ in 0..<400 where harness.store.checks < vain + 1 {
-            try await Self.pass(1, harness, scheduler)
+            try await harness.pass(minutes: 1, scheduler)
         }
         let afterOne = try await harness.requestStates()
         for _ in 0..<400 where try await harness.requestStates().contains("unknown") {
-            try await Self.pass(1, harness, scheduler)
+            try await harness.pass(minutes: 1, scheduler)
         }
 
         #expect(afterOne.filter { $0 == "unknown" }.count == 1)
@@ -175,7 +159,7 @@ import Testing
 
         harness.store.setAnswers(["1"], .refused(.haltBatch, code: 4_000_173))
         for _ in 0..<30 {
-            try await Self.pass(1, harness, scheduler)
+            try await harness.pass(minutes: 1, scheduler)
             guard isReconciled else { continue }
             _ = try await harness.reconciler(ScriptedHistory(), ScriptedIntake()).runOnce()
         }
@@ -186,7 +170,7 @@ import Testing
             ).first?.hasPrefix("4000173 ") == true)
 
         harness.store.setAnswers(["1"], nil)
-        try await Self.pass(70, harness, scheduler)
+        try await harness.pass(minutes: 70, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 12])
         #expect(harness.store.applied.values.count { $0.transactionID == "1" } == 1)
         await harness.close()
@@ -220,9 +204,9 @@ import Testing
             try await harness.texts(
                 "SELECT original_transaction_id || ' ' || state || ' ' || parked_reason AS text FROM repricer.price_changes WHERE parked_reason IS NOT NULL"
             ) == ["1 unknown 403 without_code"])
-        try await Self.pass(12, harness, scheduler)
+        try await harness.pass(minutes: 12, scheduler)
 
-        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.halts() == ["-", "-"])
         let calls = harness.store.calls.filter { $0.transactionID == "1" }
         // Whether a third one has come depends on the random part of the waits.
         #expect((2...3).contains(calls.count))
@@ -230,7 +214,7 @@ import Testing
         #expect(try await harness.stateCounts()["scheduled"] == 11)
 
         harness.store.setAnswers(["1"], nil)
-        try await Self.pass(12, harness, scheduler)
+        try await harness.pass(minutes: 12, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 12])
         await harness.close()
     }
@@ -246,7 +230,7 @@ import Testing
             "SELECT state_since::text AS text FROM repricer.price_changes WHERE state = 'unknown'"
         let first = try await harness.texts(since)
 
-        try await Self.pass(3, harness, scheduler)
+        try await harness.pass(minutes: 3, scheduler)
 
         #expect(first.count == 1)
         #expect(try await harness.texts(since) == first)
@@ -291,7 +275,7 @@ import Testing
         harness.store.setAnswers(["1"], .refused(.suspect, code: 4_000_999))
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
-        try await Self.pass(2, harness, scheduler)
+        try await harness.pass(minutes: 2, scheduler)
         let renewal = Harness.start.advanced(by: 40 * 86_400_000)
         var item = StatementItem(sku: "A")
         item.price = 10990
@@ -463,9 +447,9 @@ import Testing
 
         try await harness.deliver(scheduler)
         let before = harness.store.calls.count
-        #expect(try await harness.texts(Self.halts) == ["\(code)", "-"])
+        #expect(try await harness.halts() == ["\(code)", "-"])
         #expect(before < 60)
-        try await Self.pass(4, harness, scheduler)
+        try await harness.pass(minutes: 4, scheduler)
 
         let probes = harness.store.calls.dropFirst(before).map(\.transactionID)
         #expect((3...4).contains(probes.count))
@@ -482,8 +466,8 @@ import Testing
 
         // Mended: the next probe is answered, and the batch goes on by itself.
         harness.store.setAnswers([], nil, all: nil)
-        try await Self.pass(70, harness, scheduler)
-        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        try await harness.pass(minutes: 70, scheduler)
+        #expect(try await harness.halts() == ["-", "-"])
         #expect(
             try await harness.stateCounts()
                 == (ended == 0
@@ -503,7 +487,7 @@ import Testing
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
-        try await Self.pass(6, harness, scheduler)
+        try await harness.pass(minutes: 6, scheduler)
 
         #expect(try await harness.stateCounts() == ["queued": 20, "scheduled": 20])
         await harness.close()
@@ -517,9 +501,9 @@ import Testing
 
         try await harness.deliver(scheduler)
         let before = harness.store.calls.count
-        try await Self.pass(3, harness, scheduler)
+        try await harness.pass(minutes: 3, scheduler)
 
-        let said = try #require(try await harness.texts(Self.halts).last)
+        let said = try #require(try await harness.halts().last)
         let counted = said.firstMatch(
             of: /^4010000 code_4010000: ([0-9]+) subscriptions in a row were refused with 4010000/)
         // Three halt it; others of the same claim may be refused before it is written down.
@@ -529,7 +513,7 @@ import Testing
         #expect((2...3).contains(probes.count))
 
         harness.store.setAnswers([], nil)
-        try await Self.pass(70, harness, scheduler)
+        try await harness.pass(minutes: 70, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 30])
         await harness.close()
     }
@@ -543,11 +527,11 @@ import Testing
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
-        try await Self.pass(3, harness, scheduler)
+        try await harness.pass(minutes: 3, scheduler)
 
         #expect(harness.store.calls.count < 60)
         harness.store.setAnswers([], nil)
-        try await Self.pass(10, harness, scheduler)
+        try await harness.pass(minutes: 10, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 60])
         #expect(harness.store.applied.count == 60)
         await harness.close()
@@ -587,7 +571,7 @@ import Testing
         try await harness.deliver(scheduler)
         #expect(try await harness.stateCounts() == ["unknown": 1])
         harness.store.applyLate()
-        try await Self.pass(1, harness, scheduler)
+        try await harness.pass(minutes: 1, scheduler)
 
         #expect(try await harness.stateCounts() == ["scheduled": 1])
         #expect(harness.store.calls.count == 1)
@@ -603,7 +587,7 @@ import Testing
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
 
-        try await Self.pass(120, harness, scheduler)
+        try await harness.pass(minutes: 120, scheduler)
 
         #expect(try await harness.stateCounts() == ["unknown": 1])
         #expect(try await harness.texts(Self.parkedReasons) == [Self.refusedInWords])
@@ -611,7 +595,7 @@ import Testing
         #expect((6...20).contains(harness.store.checks))
         harness.store.answerChecks(nil)
         harness.store.applyLate()
-        try await Self.pass(61, harness, scheduler)
+        try await harness.pass(minutes: 61, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 1])
         await harness.close()
     }
@@ -624,11 +608,11 @@ import Testing
         harness.store.answerChecks(Self.statusRefused)
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
-        try await Self.pass(30, harness, scheduler)
+        try await harness.pass(minutes: 30, scheduler)
         let parked = try await harness.texts(Self.parkedReasons)
 
         harness.store.setAnswers(["1"], nil)
-        try await Self.pass(16, harness, scheduler)
+        try await harness.pass(minutes: 16, scheduler)
 
         #expect(parked.count == 1)
         #expect(try await harness.stateCounts() == ["scheduled": 4])
@@ -663,7 +647,7 @@ import Testing
         #expect(try await harness.stateCounts() == ["scheduled": 60])
         // Those that met the halt were put back, and asked again.
         #expect(harness.store.calls.count < 80)
-        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.halts() == ["-", "-"])
         await harness.close()
     }
 
@@ -680,17 +664,17 @@ import Testing
             harness.realClock.advance(by: .seconds(6))
         }
         #expect(try await harness.stateCounts() == ["queued": 20])
-        #expect(try await harness.texts(Self.halts) == ["4000205", "-"])
+        #expect(try await harness.halts() == ["4000205", "-"])
 
         // From now on Apple has the price of whoever was called before.
         for _ in 0..<30 {
             harness.store.applyLate()
-            try await Self.pass(1, harness, scheduler)
+            try await harness.pass(minutes: 1, scheduler)
             try await harness.watch().round()
         }
 
         #expect(try await harness.stateCounts() == ["scheduled": 20])
-        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.halts() == ["-", "-"])
         await harness.close()
     }
 
@@ -718,7 +702,7 @@ import Testing
         }
 
         #expect(try await harness.stateCounts()["rejected"] ?? 0 < min(50, rows))
-        #expect(try await harness.texts(Self.halts).contains("4000205"))
+        #expect(try await harness.halts().contains("4000205"))
         await harness.close()
     }
 }

@@ -14,21 +14,6 @@ import Testing
 @Suite(.database) struct OutageTests {
     private typealias Harness = DeliveryHarness
 
-    private static func pass(
-        _ minutes: Int, _ harness: Harness, _ schedulers: Scheduler...
-    ) async throws {
-        for _ in 0..<minutes {
-            harness.clock.advance(by: .seconds(61))
-            harness.realClock.advance(by: .seconds(61))
-            for scheduler in schedulers { try await harness.deliver(scheduler) }
-        }
-    }
-
-    private static let halts = """
-        SELECT coalesce(halted_by, '-') AS text FROM repricer.batches
-        UNION ALL SELECT coalesce(halted_reason, '-') FROM repricer.service_controls
-        """
-
     // MARK: Stale tokens
 
     @Test func staleTokenOfAll_haltsTheBatch_parksNobody_andGoesOnByItself() async throws {
@@ -51,16 +36,16 @@ import Testing
             concerned?.map { [$0.isHalted, $0.staleTokens == 1, $0.wasParked] } == [
                 [true, true, false]
             ])
-        try await Self.pass(4, harness, scheduler)
+        try await harness.pass(minutes: 4, scheduler)
 
-        #expect(try await harness.texts(Self.halts) == ["4000082", "-"])
+        #expect(try await harness.halts() == ["4000082", "-"])
         #expect(Set(harness.store.calls.map(\.transactionID)).count < 50)
         #expect((3...4).contains(harness.store.calls.count - before))
         #expect(try await harness.stateCounts() == ["queued": 80])
 
         harness.store.setAnswers([], nil)
-        try await Self.pass(30, harness, scheduler)
-        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        try await harness.pass(minutes: 30, scheduler)
+        #expect(try await harness.halts() == ["-", "-"])
         #expect(try await harness.stateCounts() == ["scheduled": 80])
         await harness.close()
     }
@@ -107,7 +92,7 @@ import Testing
 
         try await harness.deliver(one)
         try await harness.deliver(other)
-        try await Self.pass(60, harness, one, other)
+        try await harness.pass(minutes: 60, one, other)
 
         let rows = batches.map(\.count).reduce(0, +)
         let ended = try await harness.stateCounts()["rejected"] ?? 0
@@ -119,7 +104,7 @@ import Testing
             .isEmpty)
 
         harness.store.setAnswers([], nil, all: .applied)
-        try await Self.pass(90, harness, one, other)
+        try await harness.pass(minutes: 90, one, other)
         #expect(try await harness.stateCounts() == ["scheduled": rows - ended, "rejected": ended])
         await harness.close()
     }
@@ -132,9 +117,9 @@ import Testing
         try await harness.deliver(scheduler)
 
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
-        try await Self.pass(2, harness, scheduler)
+        try await harness.pass(minutes: 2, scheduler)
 
-        #expect(try await harness.texts(Self.halts) == ["4000999", "-"])
+        #expect(try await harness.halts() == ["4000999", "-"])
         #expect(try await harness.stateCounts() == ["queued": 40])
         let last = harness.store.calls.last?.transactionID ?? "-"
         #expect(
@@ -156,15 +141,15 @@ import Testing
         try await harness.setPause(batchID, true)
         let calls = harness.store.calls.count
         harness.store.setAnswers([], nil, all: .applied)
-        try await Self.pass(5, harness, scheduler)
+        try await harness.pass(minutes: 5, scheduler)
 
         #expect(harness.store.calls.count == calls)
-        #expect(try await harness.texts(Self.halts) == ["4000999", "-"])
+        #expect(try await harness.halts() == ["4000999", "-"])
         #expect(try await harness.texts(reason) == halted)
         #expect(halted.first?.isEmpty == false)
 
         try await harness.setPause(batchID, false)
-        try await Self.pass(90, harness, scheduler)
+        try await harness.pass(minutes: 90, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 40])
         await harness.close()
     }
@@ -178,7 +163,7 @@ import Testing
         try await harness.deliver(scheduler)
 
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
-        try await Self.pass(3, harness, scheduler)
+        try await harness.pass(minutes: 3, scheduler)
 
         #expect(try await harness.stateCounts() == ["queued": 40])
         let last = harness.store.calls.last?.transactionID ?? "-"
@@ -216,7 +201,7 @@ import Testing
         #expect(second.since == first.since && second.until > first.until)
 
         harness.store.setAnswers([], nil)
-        try await Self.pass(10, harness, other)
+        try await harness.pass(minutes: 10, other)
         #expect(try await throttled().isEmpty)
         #expect(try await harness.stateCounts() == ["scheduled": 60])
         await harness.close()
@@ -255,7 +240,7 @@ import Testing
         #expect(try await harness.stateCounts() == ["queued": 12])
 
         harness.store.setAnswers([], nil)
-        try await Self.pass(2, harness, scheduler)
+        try await harness.pass(minutes: 2, scheduler)
         #expect(try await controls().unreachedKinds.isEmpty)
         #expect(try await harness.stateCounts() == ["scheduled": 12])
         await harness.close()
@@ -287,7 +272,7 @@ import Testing
                 """) == ["1 no answer: 500"])
 
         harness.store.setAnswers(["1"], nil)
-        try await Self.pass(16, harness, scheduler)
+        try await harness.pass(minutes: 16, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 12])
         #expect(harness.store.applied.count == 12)
         await harness.close()

@@ -6,25 +6,10 @@ import Testing
 @Suite(.database) struct VainAnswerTests {
     private typealias Harness = DeliveryHarness
 
-    private static let halts = """
-        SELECT coalesce(halted_by, '-') AS text FROM repricer.batches
-        UNION ALL SELECT coalesce(halted_reason, '-') FROM repricer.service_controls
-        """
     private static let parked = """
         SELECT original_transaction_id || ' ' || parked_reason AS text FROM repricer.price_changes
         WHERE parked_reason IS NOT NULL AND stage IN ('queued', 'unknown')
         """
-
-    private static func pass(
-        _ minutes: Int, _ harness: Harness, _ scheduler: Scheduler
-    ) async throws {
-        for _ in 0..<minutes {
-            harness.clock.advance(by: .seconds(61))
-            harness.realClock.advance(by: .seconds(61))
-            try await harness.deliver(scheduler)
-            try await harness.watch().round()
-        }
-    }
 
     private static func distinctIDs(_ harness: Harness) -> Int {
         Set(harness.store.calls.map(\.requestReferenceID)).count
@@ -33,38 +18,59 @@ import Testing
     /// The calls stop after a few, as after refusals, and no probe that is answered so lets them go on.
     @Test func answersWithoutEffect_toEverybody_haltTheirBatch() async throws {
         let harness = try await Harness.make()
-        let batchID = try await harness.submitRows(1...200)
+        _ = try await harness.submitRows(1...200)
         harness.store.setAnswers([], nil, all: .ignored)
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
         let atOnce = Self.distinctIDs(harness)
-        try await Self.pass(3, harness, scheduler)
+        try await harness.pass(minutes: 3, scheduler)
 
-        // They halt the service, because there is one batch.
-        let reason = try #require(try await harness.texts(Self.halts).first { $0 != "-" })
-        #expect(reason.hasPrefix("200"))
+        #expect(try await harness.halts() == ["200", "-"])
         #expect(atOnce < 100)
         #expect(Self.distinctIDs(harness) <= atOnce + 3)
         let states = try await harness.stateCounts()
         #expect(states["scheduled"] == nil && states["rejected"] == nil)
         #expect(states["unknown"] == Self.distinctIDs(harness))
-        let reasons = try await harness.texts(
-            """
-            SELECT coalesce(paused_reason, '') AS text FROM repricer.batches
-            WHERE batch_id = '\(batchID)'
-            UNION ALL SELECT coalesce(halted_reason, '') FROM repricer.service_controls
-            """)
+        let reason = try await harness.texts("SELECT paused_reason AS text FROM repricer.batches")
         #expect(
-            reasons.contains { $0.contains("were answered with HTTP 200 without effect") },
-            "\(reasons)")
+            reason.first?.contains(
+                "subscriptions in a row were answered with HTTP 200 without effect, the last")
+                == true, "\(reason)")
 
         harness.store.setAnswers([], nil)
-        try await Self.pass(40, harness, scheduler)
+        try await harness.pass(minutes: 40, scheduler)
 
-        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.halts() == ["-", "-"])
         #expect(try await harness.stateCounts() == ["scheduled": 200])
         #expect(Self.distinctIDs(harness) == 200)
+        await harness.close()
+    }
+
+    /// Where every batch meets them, the service halts, and goes on with the first effect.
+    @Test func answersWithoutEffect_inEveryBatch_haltTheService() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...60)
+        _ = try await harness.submitRows(61...120)
+        harness.store.setAnswers([], nil, all: .ignored)
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        try await harness.pass(minutes: 3, scheduler)
+
+        let reason = try await harness.halts().last
+        #expect(reason?.hasPrefix("200 no_effect: ") == true, "\(reason ?? "")")
+        #expect(reason?.contains("were answered with HTTP 200 without effect") == true)
+        #expect(Self.distinctIDs(harness) < 110)
+
+        harness.store.setAnswers([], nil)
+        for _ in 0..<40 {
+            try await harness.pass(minutes: 1, scheduler)
+            try await harness.watch().round()
+        }
+        #expect(try await harness.halts() == ["-", "-", "-"])
+        #expect(try await harness.stateCounts() == ["scheduled": 120])
+        #expect(Self.distinctIDs(harness) == 120)
         await harness.close()
     }
 
@@ -81,7 +87,7 @@ import Testing
             harness.realClock.advance(by: .seconds(10))
         }
 
-        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.halts() == ["-", "-"])
         #expect(try await harness.stateCounts() == ["scheduled": 200])
         #expect(harness.store.calls.count == 200)
         await harness.close()
@@ -94,14 +100,14 @@ import Testing
         harness.store.setAnswers([], nil, all: .ignored)
         let scheduler = harness.scheduler(perSecond: 1000, statusPerSecond: 1000)
         try await harness.deliver(scheduler)
-        #expect(try await harness.texts(Self.halts).contains { $0.hasPrefix("200") })
+        #expect(try await harness.halts().contains { $0.hasPrefix("200") })
 
         for _ in 0..<30 {
             harness.store.applyLate()
-            try await Self.pass(1, harness, scheduler)
+            try await harness.pass(minutes: 1, scheduler)
         }
 
-        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.halts() == ["-", "-"])
         #expect(try await harness.stateCounts() == ["scheduled": 60])
         #expect(Self.distinctIDs(harness) == 60)
         await harness.close()
@@ -115,16 +121,16 @@ import Testing
         let scheduler = harness.scheduler()
 
         try await harness.deliver(scheduler)
-        try await Self.pass(30, harness, scheduler)
+        try await harness.pass(minutes: 30, scheduler)
 
-        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        #expect(try await harness.halts() == ["-", "-"])
         #expect(try await harness.stateCounts() == ["scheduled": 29, "unknown": 1])
         #expect(try await harness.texts(Self.parked) == ["7 answered, and no effect shows"])
-        #expect(Set(harness.store.calls.map(\.requestReferenceID)).count == 30)
+        #expect(Self.distinctIDs(harness) == 30)
         #expect((4...14).contains(harness.store.calls.count { $0.transactionID == "7" }))
 
         harness.store.setAnswers(["7"], nil)
-        try await Self.pass(20, harness, scheduler)
+        try await harness.pass(minutes: 20, scheduler)
         #expect(try await harness.stateCounts() == ["scheduled": 30])
         #expect(try await harness.texts(Self.parked).isEmpty)
         await harness.close()
@@ -137,16 +143,19 @@ import Testing
         harness.store.setAnswers([], nil, all: .refused(.reject, code: 4_030_010))
         let scheduler = harness.scheduler()
         try await harness.deliver(scheduler)
-        let halted = try await harness.texts(Self.halts)
+        let halted = try await harness.halts()
         #expect(halted.contains { $0.hasPrefix("4030010") })
 
         harness.store.setAnswers([], nil, all: .ignored)
-        try await Self.pass(4, harness, scheduler)
-        #expect(try await harness.texts(Self.halts).contains { $0.hasPrefix("4030010") })
+        try await harness.pass(minutes: 4, scheduler)
+        #expect(try await harness.halts().contains { $0.hasPrefix("4030010") })
 
         harness.store.setAnswers([], nil)
-        try await Self.pass(30, harness, scheduler)
-        #expect(try await harness.texts(Self.halts) == ["-", "-"])
+        for _ in 0..<30 {
+            try await harness.pass(minutes: 1, scheduler)
+            try await harness.watch().round()
+        }
+        #expect(try await harness.halts() == ["-", "-"])
         #expect(try await harness.stateCounts() == ["scheduled": 40])
         await harness.close()
     }

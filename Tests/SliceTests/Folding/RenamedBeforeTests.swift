@@ -20,18 +20,15 @@ import Testing
         #expect(renamed == always)
     }
 
-    private static func start(_ day: Int64) -> Instant {
-        DeliveryHarness.start.advanced(by: day * 86_400_000)
-    }
-
     private static func begin(_ id: String, as name: String, _ harness: DeliveryHarness)
         async throws
     {
         try await harness.tell(
-            event(id, "SUBSCRIBED", 0, charged: [(name, 9990), ("B", 9990)], from: 0, to: 40))
+            RenamedItem.event(
+                id, "SUBSCRIBED", 0, charged: [(name, 9990), ("B", 9990)], from: 0, to: 40))
         if name != "A2" {
             try await harness.tell(
-                event(id, "METADATA_UPDATE", 12, renewing: [("A2", 9990), ("B", 9990)]))
+                RenamedItem.event(id, "METADATA_UPDATE", 12, renewing: [("A2", 9990), ("B", 9990)]))
         }
     }
 
@@ -43,9 +40,11 @@ import Testing
                 [DeliveryHarness.row(id, "A2", to: 14990)], content: id))
         try await harness.deliver(harness.scheduler())
         try await harness.tell(
-            event(id, "DID_RENEW", 40, charged: [("A2", 9990), ("B", 9990)], from: 40, to: 71))
+            RenamedItem.event(
+                id, "DID_RENEW", 40, charged: [("A2", 9990), ("B", 9990)], from: 40, to: 71))
         try await harness.tell(
-            event(id, "DID_RENEW", 71, charged: [("A2", 14990), ("B", 9990)], from: 71, to: 102))
+            RenamedItem.event(
+                id, "DID_RENEW", 71, charged: [("A2", 14990), ("B", 9990)], from: 71, to: 102))
         let owner = try await TestDatabase.connect()
         let batch: SQL =
             "batch_id = (SELECT batch_id FROM repricer.price_changes WHERE original_transaction_id = \(id))"
@@ -61,28 +60,5 @@ import Testing
         ).map { try $0.text("text") }
         await owner.close()
         return figures
-    }
-
-    private static func event(
-        _ id: String, _ type: String, _ day: Int64, charged: [(String, Int64)]? = nil,
-        from: Int64 = 0, to: Int64 = 0, renewing: [(String, Int64)]? = nil
-    ) -> SubscriptionEvent {
-        func items(_ list: [(String, Int64)]) -> [StatementItem] {
-            list.map { StatementItem(sku: $0.0, price: $0.1) }
-        }
-        let transaction = charged.map {
-            TransactionStatement(
-                transactionID: "t-\(id)-\(day)", purchasedAt: start(from), expiresAt: start(to),
-                reason: "RENEWAL", storefront: "USA", currency: "USD", period: "P1M",
-                items: items($0))
-        }
-        return SubscriptionEvent(
-            key: .init(signedAt: start(day).advanced(by: 1000), evidenceID: "\(id)-\(type)-\(day)"),
-            source: .notification, originalTransactionID: id, type: type, status: 1,
-            transaction: transaction,
-            renewal: RenewalStatement(
-                autoRenewStatus: 1, renewalAt: charged == nil ? nil : start(to),
-                consistencyToken: "t", period: "P1M",
-                items: (renewing ?? charged).map(items)))
     }
 }

@@ -22,15 +22,11 @@ import Testing
 
         #expect(
             former.change == [
-                "\(life == .renamedAgain ? "A3" : "A2") A \(Self.start(71).milliseconds)"
+                "\(life == .renamedAgain ? "A3" : "A2") A \(RenamedItem.start(71).milliseconds)"
             ])
         #expect(former.figures == fresh.figures)
         #expect(
             former.figures.contains { $0.hasPrefix("missing A2") } == (life == .theChangedOneStops))
-    }
-
-    private static func start(_ day: Int64) -> Instant {
-        DeliveryHarness.start.advanced(by: day * 86_400_000)
     }
 
     /// A change that took effect on day 40, whose item was renamed on day 41 and charged under its new name on day 71.
@@ -40,11 +36,13 @@ import Testing
             harness.submit([DeliveryHarness.row(id, to: 14990)], content: id))
         try await harness.deliver(harness.scheduler())
         try await harness.tell(
-            event(id, "DID_RENEW", 40, charged: [("A", 14990), ("B", 9990)], from: 40, to: 71))
+            RenamedItem.event(
+                id, "DID_RENEW", 40, charged: [("A", 14990), ("B", 9990)], from: 40, to: 71))
         try await harness.tell(
-            event(id, "METADATA_UPDATE", 41, renewing: [("A2", 14990), ("B", 9990)]))
+            RenamedItem.event(id, "METADATA_UPDATE", 41, renewing: [("A2", 14990), ("B", 9990)]))
         try await harness.tell(
-            event(id, "DID_RENEW", 71, charged: [("A2", 14990), ("B", 9990)], from: 71, to: 102))
+            RenamedItem.event(
+                id, "DID_RENEW", 71, charged: [("A2", 14990), ("B", 9990)], from: 71, to: 102))
     }
 
     private static func told(
@@ -53,13 +51,13 @@ import Testing
     ) async throws -> (change: [String], figures: [String]) {
         try await rename(id, harness)
         let ours = [("A2", Int64(14990)), ("B", 9990)]
-        var bought = event(
+        var bought = RenamedItem.event(
             id, "DID_CHANGE_RENEWAL_PREF", 80, charged: ours + [(name, price)], from: 80, to: 111)
         bought.subtype = "UPGRADE"
         bought.transaction?.reason = "PURCHASE"
         try await harness.tell(bought)
         if life == .seatsAdded {
-            var seats = event(
+            var seats = RenamedItem.event(
                 id, "ONE_TIME_CHARGE", 90, charged: [(name, price)], from: 90, to: 111)
             seats.transaction?.reason = "PURCHASE"
             seats.transaction?.details[.additionalTransactionReason] = .text("SEAT_ADDITION")
@@ -74,11 +72,11 @@ import Testing
             }
         for day in [Int64(111), 142, 173] {
             try await harness.tell(
-                event(id, "DID_RENEW", day, charged: later, from: day, to: day + 31))
+                RenamedItem.event(id, "DID_RENEW", day, charged: later, from: day, to: day + 31))
         }
         if life == .renamedAgain {
             try await harness.tell(
-                event(
+                RenamedItem.event(
                     id, "METADATA_UPDATE", 180,
                     renewing: [("A3", 14990), ("B", 9990), (name, price)]))
         }
@@ -108,28 +106,5 @@ import Testing
         }
         await owner.close()
         return (change, figures)
-    }
-
-    private static func event(
-        _ id: String, _ type: String, _ day: Int64, charged: [(String, Int64)]? = nil,
-        from: Int64 = 0, to: Int64 = 0, renewing: [(String, Int64)]? = nil
-    ) -> SubscriptionEvent {
-        func items(_ list: [(String, Int64)]) -> [StatementItem] {
-            list.map { StatementItem(sku: $0.0, price: $0.1) }
-        }
-        let transaction = charged.map {
-            TransactionStatement(
-                transactionID: "t-\(id)-\(day)", purchasedAt: start(from), expiresAt: start(to),
-                reason: "RENEWAL", storefront: "USA", currency: "USD", period: "P1M",
-                items: items($0))
-        }
-        return SubscriptionEvent(
-            key: .init(signedAt: start(day).advanced(by: 1000), evidenceID: "\(id)-\(type)-\(day)"),
-            source: .notification, originalTransactionID: id, type: type, status: 1,
-            transaction: transaction,
-            renewal: RenewalStatement(
-                autoRenewStatus: 1, renewalAt: charged == nil ? nil : start(to),
-                consistencyToken: "t", period: "P1M",
-                items: (renewing ?? charged).map(items)))
     }
 }
