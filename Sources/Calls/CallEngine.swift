@@ -289,7 +289,7 @@ package struct CallEngine: Sendable {
     }
 
     /// Notes that a status was answered, so our key is not why calls were refused.
-    private func noteGoodKey(_ kind: StoreCall.Kind) async throws {
+    func noteGoodKey(_ kind: StoreCall.Kind) async throws {
         try await pool.withTransaction { [recent] connection in
             let former = try RefusalStreakQueries.lock(kind, on: connection)
             let (_, streaks) = recent.together(kind, former) { $0.noteGoodKey(kind) }

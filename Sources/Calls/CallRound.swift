@@ -155,20 +155,9 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
+    /// Without a status, the call keeps its token, and a later attempt reads the status again.
     func newestStatements(of call: StoreCall) async -> [SubscriptionEvent] {
-        let checks = kind.checkPermitSource
-        do {
-            // An answer waits to be stored, so this does not wait out a long silence. Without the status, the call
-            // keeps its token, and a later attempt reads the status again.
-            guard try await checks.takeOne(within: engine.limits.checksWithin) else { return [] }
-        } catch {
-            return []
-        }
-        let answer = await kind.check(call)
-        do { try await checks.heed(answer, of: call.subject) } catch {
-            engine.log.warning("a silence is not shared", ["error": String(describing: error)])
-        }
-        return answer.statements
+        await statusNow(of: call)?.statements ?? []
     }
 
     // MARK: What came back
@@ -287,11 +276,12 @@ struct CallRound<Kind: CallKind>: Sendable {
         let verdicts = try await judge(sent, scopes)
         var judged: [Attempt<Kind>] = []
         for attempt in attempts {
-            guard let refusal = attempt.judgedRefusal, let verdict = verdicts[attempt.call.callID]
+            guard let refusal = attempt.judgedRefusal, var verdict = verdicts[attempt.call.callID]
             else {
                 judged.append(attempt)
                 continue
             }
+            verdict = try await narrowed(verdict, refusal, attempt.call)
             try await act(on: verdict, refusal, attempt.call)
             if let probe { try await note(refusal, attempt.call, of: probe) }
             judged.append(attempt.judged(probe == nil ? verdict.verdict : .probed))

@@ -1,3 +1,5 @@
+import AppStore
+import Calls
 import Extensions
 import Postgres
 import Pricing
@@ -206,32 +208,44 @@ import Testing
         await harness.delivery.close()
     }
 
-    /// Once the key is refused to several one call a minute asks for all.
-    @Test func refusedKey_ofExtensions_haltsTheServiceUntilACallIsHeard() async throws {
+    /// Once the key is refused to several one call a minute asks for all. Where a status shows that the key is good, the
+    /// refusals concern extensions alone.
+    @Test(arguments: [true, false])
+    func refusedKey_ofExtensions_haltsTheServiceUntilACallIsHeard_unlessAStatusIsAnswered(
+        isKeyGood: Bool
+    ) async throws {
         let harness = try await ExtensionHarness.make(
             Array(repeating: .refused(4_010_000), count: 3))
         for (number, id) in ["1", "2", "3"].enumerated() {
             try await harness.subscribe(id)
             try await harness.requestOne(id, number + 1)
         }
-        let extender = harness.extender()
-        func halt() async throws -> String? {
-            try await harness.delivery.service.withConnection { connection in
-                try await connection.query("SELECT halted_reason FROM repricer.service_controls")
-                    .one().textOrNil("halted_reason")
-            }
+        if !isKeyGood {
+            let refusal = StoreRefusal(
+                code: 4_010_000, name: "", message: "", meaning: .haltService)
+            harness.delivery.store.answerChecks(.refused(refusal, StoreReply(httpStatus: 401)))
         }
+        let extender = harness.extender()
+        let halts = """
+            SELECT halted_reason AS text FROM repricer.service_controls WHERE halted_reason IS NOT NULL
+            UNION ALL SELECT concat(h.key, ' ', h.value ->> 'reason')
+            FROM repricer.service_controls, jsonb_each(halted_kinds) h
+            """
 
         try await harness.work(extender)
-        let said = try await halt() ?? ""
-        #expect(said.hasPrefix("4010000 UnauthorizedError: "), "\(said)")
-        #expect(said.contains(/[0-9]+ subscriptions in a row were refused with/), "\(said)")
+        let said = try await harness.delivery.texts(halts)
+        #expect(said.count == 1)
+        let kind = isKeyGood ? "extension " : ""
+        #expect(said.first?.hasPrefix("\(kind)4010000 UnauthorizedError: ") == true, "\(said)")
+        #expect(
+            said.first?.contains(/[0-9]+ subscriptions in a row were refused with/) == true,
+            "\(said)")
         for _ in 0..<6 {
             harness.pass(.seconds(121))
             try await harness.work(extender)
         }
 
-        #expect(try await halt() == nil)
+        #expect(try await harness.delivery.texts(halts).isEmpty)
         #expect(harness.calls.calls.count == 6)
         #expect(
             try await harness.callStates() == Array(repeating: "extended by answer", count: 3))
