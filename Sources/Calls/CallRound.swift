@@ -266,10 +266,8 @@ struct CallRound<Kind: CallKind>: Sendable {
         let sent = attempts.filter { !$0.wasHeldBack && $0.call.step == .send }
         guard sent.contains(where: { $0.judgedRefusal != nil }) || engine.recent.isAlert(kind.kind)
         else {
-            if sent.contains(where: \.isSuccess) {
-                engine.recent.noteSuccess(kind.kind, [])
-                try await recover()
-            }
+            if sent.contains(where: \.isSuccess) { engine.recent.noteSuccess(kind.kind, []) }
+            try await recover(after: sent)
             return attempts
         }
         let scopes = try await kind.halts?.scopes(of: sent.map(\.call)) ?? [:]
@@ -286,7 +284,7 @@ struct CallRound<Kind: CallKind>: Sendable {
             if let probe { try await note(refusal, attempt.call, of: probe) }
             judged.append(attempt.judged(probe == nil ? verdict.verdict : .probed))
         }
-        if sent.contains(where: \.isSuccess) { try await recover() }
+        try await recover(after: sent)
         return judged
     }
 
@@ -373,16 +371,19 @@ struct CallRound<Kind: CallKind>: Sendable {
         }
     }
 
-    /// Ends the halt after an answered probe. Where price changes were refused for their content, only an answered price
-    /// change shows that they no longer are, or a status that the refused ones are done (`judgeDone`).
-    private func recover() async throws {
+    /// Ends the halt after an answered probe. Where the key was refused, any answer shows that it is good, also one without
+    /// effect. Where price changes were refused for their content, only a price change that takes effect shows that they no
+    /// longer are, or a status that the refused ones are done (`judgeDone`).
+    private func recover(after sent: [Attempt<Kind>]) async throws {
+        let isAnswered = sent.contains(where: \.answer.isAnswered)
+        let hasEffect = sent.contains(where: \.isSuccess)
         switch probe {
-        case nil: return
-        case .service(let reason):
-            guard kind.kind == .priceChange || ServiceHalt.isAboutKey(reason) else { return }
+        case .service(let reason) where isAnswered && ServiceHalt.isAboutKey(reason):
             try await engine.halt.recover()
-        case .kind: try await engine.halt.recover(kind.kind)
-        case .batch(let id): try await kind.halts?.recover(id)
+        case .service where hasEffect && kind.kind == .priceChange: try await engine.halt.recover()
+        case .kind where hasEffect: try await engine.halt.recover(kind.kind)
+        case .batch(let id) where hasEffect: try await kind.halts?.recover(id)
+        case nil, .service, .kind, .batch: return
         }
     }
 

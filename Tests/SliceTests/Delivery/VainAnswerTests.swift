@@ -159,4 +159,32 @@ import Testing
         #expect(try await harness.stateCounts() == ["scheduled": 40])
         await harness.close()
     }
+
+    /// The key was refused, and is good again: an answer shows that, with or without an effect. What halts then is named
+    /// for what it is.
+    @Test func answerWithoutEffect_toAProbe_showsThatTheKeyIsGood() async throws {
+        let harness = try await Harness.make()
+        _ = try await harness.submitRows(1...60)
+        harness.store.setAnswers([], nil, all: .refused(.haltService, code: 4_010_000))
+        let scheduler = harness.scheduler()
+        try await harness.deliver(scheduler)
+        #expect(try await harness.halts().contains { $0.hasPrefix("4010000") })
+
+        harness.store.setAnswers([], nil, all: .ignored)
+        try await harness.pass(minutes: 8, scheduler)
+
+        let halts = try await harness.halts()
+        #expect(!halts.contains { $0.hasPrefix("4010000") }, "\(halts)")
+        #expect(halts.contains { $0.hasPrefix("200") }, "\(halts)")
+        #expect(try await harness.stateCounts()["scheduled"] == nil)
+
+        harness.store.setAnswers([], nil)
+        for _ in 0..<40 {
+            try await harness.pass(minutes: 1, scheduler)
+            try await harness.watch().round()
+        }
+        #expect(try await harness.halts() == ["-", "-"])
+        #expect(try await harness.stateCounts() == ["scheduled": 60])
+        await harness.close()
+    }
 }
