@@ -55,7 +55,9 @@ package struct PriceChangeKind: CallKind {
         let shown = answer.statements.last { $0.originalTransactionID == call.subject }
         return intent.items.contains { item in
             shown?.renewal?.items?.first { $0.sku == item.sku }?
-                .contradicts(newPrice: item.price) ?? true
+                .contradicts(
+                    newPrice: item.price, isDueLater: shown?.isTooLateForItsRenewal ?? false)
+                ?? true
         }
     }
 

@@ -131,10 +131,22 @@ package struct StatementItem: Hashable, Sendable {
 
     /// Whether the renewal info in the answer to a price change shows that the change was not applied: the item keeps its
     /// price, or is set to another one. An announcement without a price, an item without a price and one in an offer show
-    /// neither (an inference: Apple's pages do not say what an answer shows then). `newPrice` is in milliunits.
-    package func contradicts(newPrice: Int64) -> Bool {
+    /// neither, nor does a higher price where the change is due after the next renewal (inferences: Apple's pages do not say
+    /// what an answer shows then). `newPrice` is in milliunits.
+    package func contradicts(newPrice: Int64, isDueLater: Bool) -> Bool {
         guard price != newPrice, increasePrice != newPrice else { return false }
-        return increaseStatus == nil ? price != nil && !isInOffer : increasePrice != nil
+        guard increaseStatus == nil else { return increasePrice != nil }
+        guard let price, !isInOffer else { return false }
+        return !isDueLater || price < newPrice
+    }
+}
+
+extension SubscriptionEvent {
+    /// Whether it was signed too late for a price change to take effect at the renewal that it shows (Change Subscription
+    /// Price: "no later than 24 hours before"). Its renewal info tells the price of that renewal alone.
+    package var isTooLateForItsRenewal: Bool {
+        renewal?.renewalAt.map { $0 < key.signedAt.advanced(by: Instant.millisecondsPerDay) }
+            ?? false
     }
 }
 

@@ -100,13 +100,82 @@ private typealias Story = LifecycleStory
     /// raised item in an offer, without an announcement, contradicts nothing by itself.
     @Test func contradiction_beforeTheFold_agreesWithIt() {
         func contradicts(_ answer: Answer) -> Bool {
-            answer.renewing?.first { $0.sku == "A" }?.contradicts(newPrice: answer.newPrice) ?? true
+            answer.renewing?.first { $0.sku == "A" }?
+                .contradicts(
+                    newPrice: answer.newPrice, isDueLater: answer.statement.isTooLateForItsRenewal)
+                ?? true
         }
 
         #expect(Self.proofs.filter(contradicts).map(\.testDescription).isEmpty)
         #expect(
             Self.contradictions.filter { !contradicts($0) }.map(\.testDescription)
                 == ["an increase beside another price"])
-        #expect(!Self.inOffer.contradicts(newPrice: 12990))
+        #expect(!Self.inOffer.contradicts(newPrice: 12990, isDueLater: false))
+    }
+
+    // MARK: Calls less than 24 hours before a renewal
+
+    /// Signed half a day before the renewal on day 31, about a change that is due on day 62.
+    private static func late(
+        to newPrice: Int64, renewing: StatementItem
+    ) -> (answer: SubscriptionEvent, change: TrackedChange) {
+        var answer = Story.event(
+            2, id: Story.requestID, source: .response, charged: [Story.charged()],
+            renewing: [renewing])
+        answer.key.signedAt = Story.renewal.advanced(by: -Story.day / 2)
+        let change = Story.change(
+            to: newPrice, sentAt: answer.key.signedAt, dueAt: Story.at(62))
+        return (answer, change)
+    }
+
+    private static func renewed(
+        on day: Int64, at price: Int64, renewing next: Int64
+    ) -> SubscriptionEvent {
+        Story.event(
+            day, "DID_RENEW", purchasedOn: day, charged: [Story.charged(price: price)],
+            renewing: [Story.renewing(price: next)])
+    }
+
+    /// Renewal info tells the price of the next renewal. A decrease that is due after it cannot show yet, so the answer is
+    /// believed; what the renewals bring decides.
+    @Test func decrease_calledWithinTheLastDay_isScheduledByAnAnswerWithTheOldPrice() throws {
+        let (answer, change) = Self.late(to: 7990, renewing: Story.renewing())
+        let status = Story.event(30, source: .status, renewing: [Story.renewing()])
+
+        let (state, lines) = Story.fold(
+            [
+                Story.bought, answer, status, Self.renewed(on: 31, at: 9990, renewing: 7990),
+                Self.renewed(on: 62, at: 7990, renewing: 7990),
+            ], [change])
+
+        #expect(lines.map(\.state) == [.scheduled, .effective])
+        #expect(state.changes.map(\.progress.effectiveAt) == [Story.at(62)])
+    }
+
+    @Test(arguments: [
+        (Int64(7990), Story.renewing(price: 8990)), (Int64(12990), Story.renewing()),
+    ])
+    func callWithinTheLastDay_isNotScheduledByWhatNoRenewalExplains(
+        newPrice: Int64, item: StatementItem
+    ) throws {
+        let (answer, change) = Self.late(to: newPrice, renewing: item)
+
+        let (_, lines) = Story.fold([Story.bought, answer], [change])
+
+        #expect(lines.isEmpty)
+    }
+
+    /// What is judged before the fold: a higher price than the new one shows nothing in the last day, and a lower one does.
+    @Test func contradiction_inTheLastDay_isOfRaisesAlone() {
+        let (answer, _) = Self.late(to: 7990, renewing: Story.renewing())
+        let isLater = answer.isTooLateForItsRenewal
+
+        #expect(isLater)
+        #expect(!Story.bought.isTooLateForItsRenewal)
+        #expect(!Story.renewing().contradicts(newPrice: 7990, isDueLater: isLater))
+        #expect(Story.renewing().contradicts(newPrice: 12990, isDueLater: isLater))
+        #expect(
+            Story.renewing(status: "SCHEDULED", to: 15990)
+                .contradicts(newPrice: 7990, isDueLater: isLater))
     }
 }

@@ -122,15 +122,28 @@ extension TrackedChange {
     }
 
     /// Whether the answer to its call confirms it although it does not show its price, because nothing in the answer could
-    /// show it: the announcement has no price, or an offer's price stands in its place. An answer that shows the
-    /// former state, another price or no such item confirms nothing, whatever its HTTP status: a status decides.
+    /// show it: the announcement has no price, an offer's price stands in its place, or a decrease is due after the renewal
+    /// whose price the answer shows. An answer that shows the former state otherwise, another price or no such item confirms
+    /// nothing, whatever its HTTP status: a status decides.
     private func isConfirmed(byAnswer reading: Reading) -> Bool {
         guard isAnswer(reading.event), let item = renewalItem(reading) else { return false }
         // A further undo ends by an answer that still shows the increase.
         guard undoes == nil else { return true }
-        guard isIncrease else { return item.price == nil || item.isInOffer }
+        guard isIncrease else {
+            return item.price == nil || item.isInOffer
+                || item.price == oldPrice && isDueAfterRenewal(shownBy: reading)
+        }
         return item.increaseStatus != nil && item.increasePrice == nil
             && (item.price.map { $0 == oldPrice || $0 == newPrice } ?? true)
+    }
+
+    /// Whether the next renewal still has the old price, because the call came less than 24 hours before it. Renewal info
+    /// tells the price of the next renewal (`renewalPrice`), so what comes after it shows only once it has passed.
+    private func isDueAfterRenewal(shownBy reading: Reading) -> Bool {
+        guard let due = progress.dueAt, let next = reading.event.renewal?.renewalAt else {
+            return false
+        }
+        return next < due
     }
 
     /// The reason of a change that continues although no call of ours is open for it.

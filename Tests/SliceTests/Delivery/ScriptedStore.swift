@@ -100,7 +100,7 @@ final class ScriptedStore: StoreCalls {
     /// Calls for these storefronts are refused from now on.
     func setUnpriced(_ storefronts: Set<String>) { state.withLock { $0.unpriced = storefronts } }
 
-    /// From now on a status tells this renewal of a subscription that no call of ours has changed.
+    /// From now on answers and statuses tell this renewal of a subscription.
     func setRenewal(_ transactionID: String, at renewal: Instant) {
         state.withLock { $0.renewals[transactionID] = renewal }
     }
@@ -186,7 +186,9 @@ final class ScriptedStore: StoreCalls {
             key: .init(signedAt: now(), evidenceID: id), source: source,
             originalTransactionID: intent.transactionID,
             renewal: RenewalStatement(
-                autoRenewStatus: 1, consistencyToken: "next",
+                autoRenewStatus: 1,
+                renewalAt: state.withLock { $0.renewals[intent.transactionID] },
+                consistencyToken: "next",
                 items: (Set(usual).isSuperset(of: asked) ? usual : asked).map { sku in
                     // The price that is paid: nothing stays scheduled.
                     let changed = intent.items.first { $0.sku == sku && $0.price != 9990 }

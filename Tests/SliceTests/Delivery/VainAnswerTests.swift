@@ -2,6 +2,8 @@ import Calls
 import PriceChanges
 import Testing
 
+@testable import Pricing
+
 /// Answers of HTTP 200 that show no effect: one odd subscription, all of them, and answers that are merely behind.
 @Suite(.database) struct VainAnswerTests {
     private typealias Harness = DeliveryHarness
@@ -185,6 +187,33 @@ import Testing
         }
         #expect(try await harness.halts() == ["-", "-"])
         #expect(try await harness.stateCounts() == ["scheduled": 60])
+        await harness.close()
+    }
+
+    /// Called less than 24 hours before a renewal, a decrease is due at the one after it. Renewal info tells the price of the
+    /// next renewal alone, so no answer and no status can show the decrease before that renewal.
+    @Test func decreasesCalledInTheLastDay_areScheduled_andHaltNothing() async throws {
+        let harness = try await Harness.make()
+        let ids = (1...30).map(String.init)
+        for id in ids {
+            try await harness.subscribe(id)
+            harness.store.setRenewal(id, at: Harness.start.advanced(by: 40 * 86_400_000))
+        }
+        harness.clock.advance(by: .seconds(39 * 86_400 + 43_200))
+        let batchID = try await harness.submit(
+            ids.enumerated().map { Harness.row($1, to: 7990, line: $0 + 2) })
+        try await harness.approve(batchID)
+        let asBefore = ["A", "B"].map { StatementItem(sku: $0, price: 9990) }
+        harness.store.setAnswers([], nil, all: .contradicted(asBefore))
+        let scheduler = harness.scheduler()
+
+        try await harness.deliver(scheduler)
+        try await harness.pass(minutes: 5, scheduler)
+
+        #expect(try await harness.halts() == ["-", "-"])
+        #expect(try await harness.stateCounts() == ["scheduled": 30])
+        #expect(harness.store.calls.count == 30)
+        #expect(try await harness.texts(Self.parked).isEmpty)
         await harness.close()
     }
 }
